@@ -1,0 +1,330 @@
+"""A batch of rank-1 tensors: what a tensor train is contracted with."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from . import device
+from .kernels.layout import CATEGORY, INDEX, NUMERIC, PADDING, VECTOR, Batch
+from .shapes import check_dtype, check_shape, float_array
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RankOneBatch:
+    """m rank-1 tensors ``X_s = phi_{s,1} x .. x phi_{s,d}``, each given by d feature vectors.
+
+    Build one from numeric columns, vectors, integer codes or indices, and put batches of different
+    kinds side by side with `join`; feature maps make them from data. A batch is immutable and keeps
+    its own copy of the data, one column after the other. A category costs one integer a sample,
+    also if the mode has thousands of levels.
+
+    Attributes
+    ----------
+    shape : tuple of int
+        Sizes of the d modes.
+    dtype : numpy.dtype
+        float64 or float32.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ttexm import RankOneBatch
+    >>> numeric = RankOneBatch.from_columns([[0.5, 2.0], [1.5, 3.0]])  # (1, x) twice
+    >>> color = RankOneBatch.from_codes([[1], [0]], shape=(4,))  # (1, one-hot of 3)
+    >>> batch = RankOneBatch.join([numeric, color])
+    >>> batch
+    RankOneBatch(2 samples, shape (2, 2, 4), float64)
+    >>> batch.vectors(2)
+    array([[1., 1., 0., 0.],
+           [1., 0., 0., 0.]])
+    """
+
+    shape: tuple[int, ...]
+    n_samples: int
+    _batch: Batch
+
+    # -- construction --------------------------------------------------------------------------
+
+    @classmethod
+    def from_columns(cls, columns, dtype=None) -> "RankOneBatch":
+        """Make modes ``(1, x_1, .., x_{n-1})`` of numeric columns.
+
+        Parameters
+        ----------
+        columns : array-like of shape (m, d), or list of d numpy arrays (m,) or (m, n_k - 1)
+            One number a sample and mode; or, in a list, several functions of a column.
+        dtype : optional
+            float64 or float32; by default that of the columns.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm import RankOneBatch
+        >>> x = np.array([2.0, 3.0])
+        >>> RankOneBatch.from_columns([np.stack([x, x**2], axis=1)]).vectors(0)
+        array([[1., 2., 4.],
+               [1., 3., 9.]])
+        """
+        return cls._numeric(NUMERIC, columns, "columns", dtype)
+
+    @classmethod
+    def from_vectors(cls, vectors, dtype=None) -> "RankOneBatch":
+        """Make modes of any vectors, without a constant in front.
+
+        Parameters
+        ----------
+        vectors : array of shape (m, d, n), or list of d numpy arrays of shape (m, n_k)
+        dtype : optional
+            float64 or float32; by default that of the vectors.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm import RankOneBatch
+        >>> RankOneBatch.from_vectors([np.eye(3), np.ones((3, 2))]).shape
+        (3, 2)
+        """
+        if isinstance(vectors, np.ndarray) and vectors.ndim == 3:
+            vectors = list(np.moveaxis(vectors, 1, 0))
+        return cls._numeric(VECTOR, vectors, "vectors", dtype)
+
+    @classmethod
+    def from_codes(cls, codes, shape: Sequence[int], scale=1.0, dtype=np.float64) -> "RankOneBatch":
+        """Make modes ``e_0 + scale e_c`` of category codes c; code 0 stands for "none", ``e_0``.
+
+        Parameters
+        ----------
+        codes : integer array of shape (m, d)
+            ``0 <= codes[s, k] < shape[k]``.
+        shape : sequence of d int
+            Number of slots of each mode, the constant slot 0 included.
+        scale : float or sequence of d float
+            Weight of the one-hot part.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> RankOneBatch.from_codes([[2], [0]], shape=(3,), scale=0.5).vectors(0)
+        array([[1. , 0. , 0.5],
+               [1. , 0. , 0. ]])
+        """
+        return cls._coded(CATEGORY, codes, shape, scale, dtype, "codes")
+
+    @classmethod
+    def from_indices(cls, indices, shape: Sequence[int], dtype=np.float64) -> "RankOneBatch":
+        """Make unit tensors, ``<W, X_s> = W[indices[s]]``: the entries of W, or of its gradient.
+
+        Parameters
+        ----------
+        indices : integer array of shape (m, d)
+            ``0 <= indices[s, k] < shape[k]``.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch, TTTensor
+        >>> W = TTTensor.random(shape=(4, 5), rank=2, seed=0)
+        >>> bool(W.contract(RankOneBatch.from_indices([[3, 1]], W.shape))[0] == W[3, 1])
+        True
+        """
+        return cls._coded(INDEX, indices, shape, 1.0, dtype, "indices")
+
+    @classmethod
+    def join(cls, batches: Sequence["RankOneBatch"]) -> "RankOneBatch":
+        """Put the modes of several batches, of the same samples, side by side.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> x = RankOneBatch.from_columns([[1.0], [2.0]])
+        >>> RankOneBatch.join([x, x, x]).shape
+        (2, 2, 2)
+        """
+        batches = list(batches)
+        if not batches:
+            raise ValueError("join needs at least one batch, got none.")
+        for i, batch in enumerate(batches):
+            if not isinstance(batch, RankOneBatch):
+                raise TypeError(f"batches[{i}] must be a RankOneBatch, got {type(batch).__name__}.")
+            if len(batch) != len(batches[0]):
+                raise ValueError(
+                    f"All batches must have the same number of samples: batches[0] has "
+                    f"{len(batches[0])}, batches[{i}] has {len(batch)}."
+                )
+        dtype = np.result_type(*(batch.dtype for batch in batches))
+        parts = [batch.astype(dtype)._batch for batch in batches]
+        columns, n_values, n_codes = [], 0, 0
+        for part in parts:
+            numeric = (part.kinds == NUMERIC) | (part.kinds == VECTOR)
+            columns.append(part.columns + np.where(numeric, n_values, n_codes))
+            n_values += len(part.values) // part.stride
+            n_codes += len(part.codes) // part.stride
+        joined = Batch(
+            np.concatenate([part.kinds for part in parts]),
+            np.concatenate(columns),
+            np.concatenate([part.scales for part in parts]),
+            _aligned_copy([part.values for part in parts], dtype),
+            _aligned_copy([part.codes for part in parts], np.int32),
+            parts[0].stride,
+        )
+        return cls(sum((batch.shape for batch in batches), ()), len(batches[0]), joined)
+
+    @classmethod
+    def _numeric(cls, kind, given, name, dtype):
+        tables, widths = _tables(given, name)
+        dtype = check_dtype(np.result_type(*tables) if dtype is None else dtype)
+        shape = check_shape((widths + 1 if kind == NUMERIC else widths).tolist())
+        m, d = len(tables[0]), len(widths)
+        values = _empty_columns(int(widths.sum()), m, dtype)
+        end = 0
+        for table in tables:
+            start, end = end, end + table.shape[1]
+            values[start:end, :m] = table.T
+        batch = Batch(
+            np.full(d, kind, np.int64), np.cumsum(widths) - widths, np.ones(d, dtype),
+            values.reshape(-1), np.empty(0, np.int32), values.shape[1],
+        )  # fmt: skip
+        return cls(shape, m, batch)
+
+    @classmethod
+    def _coded(cls, kind, codes, shape, scale, dtype, name):
+        shape, dtype, d = check_shape(shape), check_dtype(dtype), len(shape)
+        codes = np.asarray(codes)
+        if codes.ndim != 2 or codes.shape[1] != d:
+            raise ValueError(
+                f"{name} must be of shape (m, {d}), one column a mode, got {codes.shape}."
+            )
+        if codes.dtype.kind not in "iu":
+            raise TypeError(f"{name} must be integers, got {codes.dtype}.")
+        if len(codes):
+            low, high = codes.min(axis=0), codes.max(axis=0)
+            for k in np.flatnonzero((low < 0) | (high >= shape)):
+                value = low[k] if low[k] < 0 else high[k]
+                row = int(np.flatnonzero(codes[:, k] == value)[0])
+                raise IndexError(
+                    f"{name}[{row}, {k}] = {value} is out of range for mode {k} of size {shape[k]}."
+                )
+        scales = np.asarray(scale, dtype)
+        if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != d):
+            raise ValueError(f"scale must be a number or {d} of them, got shape {scales.shape}.")
+        columns = _empty_columns(d, len(codes), np.int32)
+        columns[:, : len(codes)] = codes.T
+        batch = Batch(
+            np.full(d, kind, np.int64), np.arange(d), np.broadcast_to(scales, d).copy(),
+            np.empty(0, dtype), columns.reshape(-1), columns.shape[1],
+        )  # fmt: skip
+        return cls(shape, len(codes), batch)
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._batch.values.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of modes d."""
+        return len(self.shape)
+
+    def __len__(self) -> int:
+        return self.n_samples
+
+    def __repr__(self) -> str:
+        shape = str(self.shape) if self.ndim <= 12 else f"of {self.ndim} modes"
+        return f"RankOneBatch({self.n_samples} samples, shape {shape}, {self.dtype})"
+
+    @cached_property
+    def extent(self) -> tuple[int, int]:
+        """Exponents of the largest and the smallest non-zero number in the feature vectors."""
+        high, low = 1, 1
+        for numbers in (self._batch.values, self._batch.scales):
+            top, bottom = device.get("cpu").extent(numbers)
+            high, low = max(high, top), min(low, bottom)
+        return high, low
+
+    def vectors(self, k: int) -> np.ndarray:
+        """Return the feature vectors of mode k, of shape (m, n_k), written out.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> RankOneBatch.from_columns([[5.0], [7.0]]).vectors(0)
+        array([[1., 5.],
+               [1., 7.]])
+        """
+        kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
+        column, stride = self._batch.columns[k], self._batch.stride
+        out = np.zeros((m, n), self.dtype)
+        if kind in (NUMERIC, VECTOR):
+            width = n - 1 if kind == NUMERIC else n
+            values = self._batch.values.reshape(-1, stride)[column : column + width, :m]
+            out[:, n - width :] = values.T
+        else:
+            codes = self._batch.codes.reshape(-1, stride)[column, :m]
+            out[np.arange(m), codes] = self._batch.scales[k]
+        if kind in (NUMERIC, CATEGORY):
+            out[:, 0] = 1
+        return out
+
+    def astype(self, dtype) -> "RankOneBatch":
+        """Return the batch in another precision, or itself if it has that one."""
+        dtype = check_dtype(dtype)
+        if dtype == self.dtype:
+            return self
+        data = self._batch._replace(
+            scales=self._batch.scales.astype(dtype),
+            values=_aligned_copy([self._batch.values], dtype),
+        )
+        return RankOneBatch(self.shape, self.n_samples, data)
+
+    def __getitem__(self, rows) -> "RankOneBatch":
+        """Select samples: a slice, an integer array or a boolean mask."""
+        chosen = np.arange(self.n_samples)[rows]
+        if chosen.ndim != 1:
+            raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
+        m = len(chosen)
+        parts = {}
+        for name in ("values", "codes"):
+            table = getattr(self._batch, name).reshape(-1, self._batch.stride)
+            columns = _empty_columns(len(table), m, table.dtype)
+            np.take(table, chosen, axis=1, out=columns[:, :m])
+            parts[name] = columns.reshape(-1)
+        batch = RankOneBatch(self.shape, m, self._batch._replace(**parts, stride=columns.shape[1]))
+        # Bounds of the whole are bounds of the part: mini-batches need no pass of their own.
+        vars(batch)["extent"] = self.extent
+        return batch
+
+
+def _empty_columns(n_columns, m, dtype):
+    """(n_columns, padded m) array with aligned rows, zero beyond m."""
+    stride = max(PADDING, -(-m // PADDING) * PADDING)
+    columns = device.get("cpu").aligned(n_columns * stride, dtype).reshape(n_columns, stride)
+    columns[:, m:] = 0
+    return columns
+
+
+def _aligned_copy(arrays, dtype):
+    out = device.get("cpu").aligned(sum(map(len, arrays)), dtype)
+    np.concatenate(arrays, out=out, casting="same_kind")
+    return out
+
+
+def _tables(given, name):
+    """The numbers as (m, c) arrays, one for all modes or one each, and each mode's columns."""
+    if isinstance(given, (list, tuple)) and any(isinstance(table, np.ndarray) for table in given):
+        tables = [float_array(table, f"{name}[{k}]") for k, table in enumerate(given)]
+        tables = [table[:, None] if table.ndim == 1 else table for table in tables]
+        for k, table in enumerate(tables):
+            if table.ndim != 2:
+                raise ValueError(f"{name}[{k}] must be of shape (m, ..), got {table.shape}.")
+            if len(table) != len(tables[0]):
+                raise ValueError(
+                    f"All modes must have the same number of samples: {name}[0] has "
+                    f"{len(tables[0])}, {name}[{k}] has {len(table)}."
+                )
+        return tables, np.array([table.shape[1] for table in tables], np.int64)
+    matrix = float_array(given, name)
+    if matrix.ndim != 2 or matrix.shape[1] == 0:
+        raise ValueError(f"{name} must be of shape (m, d), one column a mode, got {matrix.shape}.")
+    return [matrix], np.ones(matrix.shape[1], np.int64)

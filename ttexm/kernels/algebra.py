@@ -1,0 +1,92 @@
+"""Sums and products of trains, core by core, and the range of their numbers."""
+
+import math
+
+from .compile import inner, kernel
+from .dense import copy, fill, normalize, scale_by_power
+from .tiles import pointer, shift
+
+
+@kernel
+def add(left, a, right, b, data):
+    """Cores of a W + b Z: block matrices [[G 0] [0 G']], the factors in the first core."""
+    d = len(left.sizes)
+    to = pointer(data)
+    for k in range(d):
+        p0, p1, q0, q1 = left.ranks[k], left.ranks[k + 1], right.ranks[k], right.ranks[k + 1]
+        # The first core is a row of blocks, the last a column, a single one their sum.
+        rows = p0 if k == 0 else p0 + q0
+        columns = p1 if k == d - 1 else p1 + q1
+        below, beside = rows - q0, columns - q1
+        for i in range(left.sizes[k]):
+            fill(to, rows * columns, 0)
+            G = shift(pointer(left.data), left.offsets[k] + i * p0 * p1)
+            H = shift(pointer(right.data), right.offsets[k] + i * q0 * q1)
+            for r in range(p0):
+                for c in range(p1):
+                    to[r * columns + c] += (a if k == 0 else 1) * G[r * p1 + c]
+            for r in range(q0):
+                for c in range(q1):
+                    to[(below + r) * columns + beside + c] += (b if k == 0 else 1) * H[r * q1 + c]
+            to = shift(to, rows * columns)
+
+
+@kernel
+def hadamard(left, right, data):
+    """Cores of the entrywise product: Kronecker products of the slots."""
+    to = pointer(data)
+    for k in range(len(left.sizes)):
+        p0, p1, q0, q1 = left.ranks[k], left.ranks[k + 1], right.ranks[k], right.ranks[k + 1]
+        for i in range(left.sizes[k]):
+            G = shift(pointer(left.data), left.offsets[k] + i * p0 * p1)
+            H = shift(pointer(right.data), right.offsets[k] + i * q0 * q1)
+            for a in range(p0):
+                for b in range(q0):
+                    for c in range(p1):
+                        for e in range(q1):
+                            to[e] = G[a * p1 + c] * H[b * q1 + e]
+                        to = shift(to, q1)
+
+
+@kernel
+def normalize_cores(train, data):
+    """Copy the cores with their powers of two taken out; (sum of the exponents, cores changed)."""
+    total, changed = 0, 0
+    for k in range(len(train.sizes)):
+        n = train.offsets[k + 1] - train.offsets[k]
+        to = shift(pointer(data), train.offsets[k])
+        copy(shift(pointer(train.data), train.offsets[k]), n, to)
+        exponent = normalize(to, n)
+        total += exponent
+        changed += exponent != 0
+    return total, changed
+
+
+@kernel
+def spread_power(train, exponent, data):
+    """Copy the cores times a power of two, 2^exponent in all, an even share for each."""
+    d = len(train.sizes)
+    for k in range(d):
+        n = train.offsets[k + 1] - train.offsets[k]
+        to = shift(pointer(data), train.offsets[k])
+        copy(shift(pointer(train.data), train.offsets[k]), n, to)
+        scale_by_power(to, n, exponent * (k + 1) // d - exponent * k // d)
+
+
+@kernel
+def extent(values):
+    """Exponents of the largest and of the smallest non-zero magnitude; 0, 0 if there is none."""
+    highest, lowest = 0.0, math.inf
+    for i in range(len(values)):
+        magnitude = abs(values[i])
+        highest = max(highest, magnitude)
+        if magnitude > 0:
+            lowest = min(lowest, magnitude)
+    if highest == 0:
+        return 0, 0
+    return _exponent(highest), _exponent(lowest)
+
+
+@inner
+def _exponent(x):
+    return math.frexp(x)[1] if math.isfinite(x) else 1024

@@ -1,0 +1,225 @@
+"""Contraction: <W, X_s> for a batch of rank-1 tensors, its partial products, and <W, Z>.
+
+v         (r, row) partial products of a block of samples; lanes run over samples
+identity  (d,) whether core k is in the identity gauge, G_k[0] = 1
+period    cores between two checks of the range of v: powers of two are taken out, exactly
+"""
+
+import math
+from typing import NamedTuple
+
+from .compile import inner, kernel
+from .dense import add_transposed_product, copy, fill, largest, normalize, product
+from .layout import INDEX, NUMERIC, VECTOR
+from .tiles import GROUP, TILE_BYTES, absorb_tile, element, itemsize, lookup_tile, pointer, shift
+
+_pair_2, _pair_1 = absorb_tile(2, slots=2), absorb_tile(1, slots=2)
+_plain_4, _plain_1 = (
+    absorb_tile(4, weighted=False, based=False),
+    absorb_tile(1, weighted=False, based=False),
+)
+_add_4, _add_1 = absorb_tile(4), absorb_tile(1)
+_lookup_8, _lookup_4 = lookup_tile(2), lookup_tile(1)
+
+
+class Mode(NamedTuple):
+    """Feature vectors of one mode for the samples of a block: pointers to the block's first one."""
+
+    kind: int
+    scale: float
+    x: object
+    codes: object
+    stride: int
+
+
+@inner
+def mode_of(batch, k, start):
+    """Mode k of the batch, from sample `start` on."""
+    here = batch.columns[k] * batch.stride + start
+    codes = batch.kinds[k] != NUMERIC and batch.kinds[k] != VECTOR
+    x = shift(pointer(batch.values), 0 if codes else here)
+    c = shift(pointer(batch.codes), here if codes else 0)
+    return Mode(batch.kinds[k], batch.scales[k], x, c, batch.stride)
+
+
+@inner
+def _absorb_pair(G, r0, r1, x, v, row, width, out):
+    """out = v G[0] + x v G[1]."""
+    for s in range(0, width, TILE_BYTES // itemsize(v)):
+        here, weight = shift(v, s), shift(x, s)
+        for b in range(0, r1 - 1, 2):
+            to = shift(out, b * row + s)
+            _pair_2(to, to, row, here, row, r0, shift(G, b), r1, 1, r0 * r1, weight)
+        if r1 % 2:
+            to = shift(out, (r1 - 1) * row + s)
+            _pair_1(to, to, row, here, row, r0, shift(G, r1 - 1), r1, 1, r0 * r1, weight)
+
+
+@inner
+def _absorb_constant(G, r0, r1, v, row, width, out):
+    """out = v G, G the matrix of one slot."""
+    for s in range(0, width, TILE_BYTES // itemsize(v)):
+        here = shift(v, s)
+        for b in range(0, r1 - 3, 4):
+            to = shift(out, b * row + s)
+            _plain_4(to, to, row, here, row, r0, shift(G, b), r1, 1, 0, v)
+        for b in range(r1 - r1 % 4, r1):
+            to = shift(out, b * row + s)
+            _plain_1(to, to, row, here, row, r0, shift(G, b), r1, 1, 0, v)
+
+
+@inner
+def _absorb_slot(G, r0, r1, x, v, base, row, width, out):
+    """out = base + x v G, G the matrix of one slot."""
+    for s in range(0, width, TILE_BYTES // itemsize(v)):
+        here, weight = shift(v, s), shift(x, s)
+        for b in range(0, r1 - 3, 4):
+            at = b * row + s
+            _add_4(
+                shift(out, at), shift(base, at), row, here, row, r0, shift(G, b), r1, 1, 0, weight
+            )
+        for b in range(r1 - r1 % 4, r1):
+            at = b * row + s
+            _add_1(
+                shift(out, at), shift(base, at), row, here, row, r0, shift(G, b), r1, 1, 0, weight
+            )
+
+
+@inner
+def _absorb_codes(G, r0, r1, codes, at_zero, elsewhere, v, row, width, out):
+    """out_s += w_s v_s G[c_s], w_s = at_zero for c_s = 0."""
+    slot, whole = r0 * r1, r1 - r1 % GROUP
+    for s in range(0, width, GROUP):
+        here, c = shift(v, s), shift(codes, s)
+        b = 0
+        while b + 2 * GROUP <= r1:
+            to = shift(out, b * row + s)
+            _lookup_8(to, here, row, r0, shift(G, b), r1, slot, c, at_zero, elsewhere)
+            b += 2 * GROUP
+        if b < whole:
+            to = shift(out, b * row + s)
+            _lookup_4(to, here, row, r0, shift(G, b), r1, slot, c, at_zero, elsewhere)
+        for b in range(whole, r1):
+            for i in range(s, s + GROUP):
+                g = shift(G, codes[i] * slot + b)
+                total = element(v, 0)
+                for a in range(r0):
+                    total += v[a * row + i] * g[a * r1]
+                out[b * row + i] += (elsewhere if codes[i] > 0 else at_zero) * total
+
+
+@inner
+def absorb(G, n, r0, r1, identity, mode, v, row, width, out):
+    """out_s = sum_i phi_s[i] v_s G[i] for `width` samples of a mode.
+
+    G (n, r0, r1) is a core, or its transpose in a sweep from the right. Costs O(n r0 r1) a sample
+    for numeric modes, O(r0 r1) for categories whatever n, one slot less in the identity gauge.
+    """
+    slot = r0 * r1
+    if mode.kind == NUMERIC or mode.kind == VECTOR:
+        done, ahead = 1, 1
+        if mode.kind == VECTOR:
+            done, ahead = 0, 0
+            fill(out, r1 * row, 0)
+        elif n == 1:
+            _absorb_constant(G, r0, r1, v, row, width, out)
+        elif identity:
+            done = 2
+            _absorb_slot(shift(G, slot), r0, r1, mode.x, v, v, row, width, out)
+        else:
+            done = 2
+            _absorb_pair(G, r0, r1, mode.x, v, row, width, out)
+        for i in range(done, n):
+            x = shift(mode.x, (i - ahead) * mode.stride)
+            _absorb_slot(shift(G, i * slot), r0, r1, x, v, out, row, width, out)
+    else:
+        at_zero = element(v, 0)
+        if mode.kind == INDEX:
+            at_zero = mode.scale
+            fill(out, r1 * row, 0)
+        elif identity:
+            copy(v, r1 * row, out)
+        else:
+            _absorb_constant(G, r0, r1, v, row, width, out)
+        _absorb_codes(G, r0, r1, mode.codes, at_zero, mode.scale, v, row, width, out)
+
+
+@inner
+def rescale(v, r, row, count, exponents, peaks):
+    """Take powers of two out of the samples whose partial products have left the middle range.
+
+    NaN, inf and 0 are left as they are. Scratch: peaks (count).
+    """
+    limit = 256 if itemsize(v) == 8 else 32
+    low, high = element(v, 2.0**-limit), element(v, 2.0**limit)
+    fill(peaks, count, 0)
+    for a in range(r):
+        line = shift(v, a * row)
+        for s in range(count):
+            peaks[s] = max(peaks[s], abs(line[s]))
+    outside = 0
+    for s in range(count):
+        outside += peaks[s] > high or 0 < peaks[s] < low
+    if outside == 0:
+        return
+    for s in range(count):
+        if (peaks[s] > high or 0 < peaks[s] < low) and math.isfinite(peaks[s]):
+            exponent = math.frexp(peaks[s])[1]
+            exponents[s] += exponent
+            for a in range(r):
+                v[a * row + s] = element(v, math.ldexp(v[a * row + s], -exponent))
+
+
+@inner
+def round_to_tiles(count, size):
+    tile = TILE_BYTES // size
+    return (count + tile - 1) // tile * tile
+
+
+@kernel
+def contract(train, identity, batch, start, stop, block, period, mantissas, exponents, work):
+    """<W, X_s> = mantissas[s] 2^exponents[s] for start <= s < stop, in O(d n r^2) a sample.
+
+    Scratch: work, of (2 max(r) + 1) block elements.
+    """
+    room = largest(train.ranks) * block
+    v = pointer(work)
+    out, peaks = shift(v, room), shift(v, 2 * room)
+    for s0 in range(start, stop, block):
+        count = min(block, stop - s0)
+        width = round_to_tiles(count, work.itemsize)
+        powers = shift(pointer(exponents), s0)
+        fill(v, width, 1)
+        fill(powers, count, 0)
+        for k in range(len(train.sizes)):
+            G, n = shift(pointer(train.data), train.offsets[k]), train.sizes[k]
+            r0, r1 = train.ranks[k], train.ranks[k + 1]
+            absorb(G, n, r0, r1, identity[k], mode_of(batch, k, s0), v, block, width, out)
+            v, out = out, v
+            if (k + 1) % period == 0:
+                rescale(v, r1, block, count, powers, peaks)
+        copy(v, count, shift(pointer(mantissas), s0))
+
+
+@kernel
+def inner_product(left, right, work):
+    """<W, Z> = mantissa 2^exponent for two trains of one shape, in O(d n r^3).
+
+    Scratch: work, of 3 max(r) max(r') elements.
+    """
+    room = largest(left.ranks) * largest(right.ranks)
+    E = pointer(work)
+    new, half = shift(E, room), shift(E, 2 * room)
+    fill(E, 1, 1)
+    exponent = 0
+    for k in range(len(left.sizes)):
+        p0, p1, q0, q1 = left.ranks[k], left.ranks[k + 1], right.ranks[k], right.ranks[k + 1]
+        fill(new, p1 * q1, 0)
+        for i in range(left.sizes[k]):
+            A = shift(pointer(left.data), left.offsets[k] + i * p0 * p1)
+            B = shift(pointer(right.data), right.offsets[k] + i * q0 * q1)
+            product(E, B, p0, q0, q1, half)
+            add_transposed_product(A, half, p1, p0, q1, new)
+        E, new = new, E
+        exponent += normalize(E, p1 * q1)
+    return E[0], exponent

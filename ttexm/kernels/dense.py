@@ -1,0 +1,276 @@
+"""Small dense linear algebra on row-major matrices, given by pointers: products, QR, inverse.
+
+Matrices here have a few to a few hundred rows, so that a call to BLAS or LAPACK costs more than the
+work itself. Nothing depends on the number of BLAS threads.
+"""
+
+import math
+
+from .compile import inner
+from .tiles import GROUP, absorb_tile, element, shift
+
+PANEL = 8  # reflections that are applied together
+
+_tile_4x2 = absorb_tile(4, vectors=2, lanes=GROUP, weighted=False)
+_tile_4x1 = absorb_tile(4, vectors=1, lanes=GROUP, weighted=False)
+_tile_1x2 = absorb_tile(1, vectors=2, lanes=GROUP, weighted=False)
+_tile_1x1 = absorb_tile(1, vectors=1, lanes=GROUP, weighted=False)
+
+
+@inner
+def largest(a):
+    peak = a[0]
+    for i in range(1, len(a)):
+        peak = max(peak, a[i])
+    return peak
+
+
+@inner
+def fill(a, n, value):
+    value = element(a, value)
+    for i in range(n):
+        a[i] = value
+
+
+@inner
+def copy(a, n, out):
+    for i in range(n):
+        out[i] = a[i]
+
+
+@inner
+def transpose(a, p, q, out):
+    """out = a^T for a (p, q)."""
+    for i in range(p):
+        for j in range(q):
+            out[j * p + i] = a[i * q + j]
+
+
+@inner
+def scale_by_power(a, n, exponent):
+    """a <- a 2^exponent, exactly; in steps, as the power itself may not fit."""
+    exponent = max(-5000, min(5000, exponent))  # past the range of any number
+    while exponent != 0:
+        step = max(-100, min(100, exponent))
+        factor = element(a, math.ldexp(1.0, step))
+        for i in range(n):
+            a[i] *= factor
+        exponent -= step
+
+
+@inner
+def normalize(a, n):
+    """Take a power of two out of `a` where its largest entry is far from 1; returns the exponent.
+
+    NaN and inf are left as they are.
+    """
+    peak = element(a, 0)
+    for i in range(n):
+        peak = max(peak, abs(a[i]))
+    if not (peak > 0 and math.isfinite(peak)):
+        return 0
+    exponent = math.frexp(peak)[1]
+    if abs(exponent) <= 16:
+        return 0
+    scale_by_power(a, n, -exponent)
+    return exponent
+
+
+@inner
+def add_strided_product(out, ldo, a, row, step, b, ldb, p, depth, q):
+    """out[i ldo + j] += sum_l a[i row + l step] b[l ldb + j], in O(p depth q)."""
+    j = 0
+    while j + GROUP <= q:
+        two = j + 2 * GROUP <= q
+        column = shift(b, j)
+        i = 0
+        while i < p:
+            here, left = shift(out, i * ldo + j), shift(a, i * row)
+            if i + 4 <= p:
+                if two:
+                    _tile_4x2(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
+                else:
+                    _tile_4x1(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
+                i += 4
+            else:
+                if two:
+                    _tile_1x2(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
+                else:
+                    _tile_1x1(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
+                i += 1
+        j += 2 * GROUP if two else GROUP
+    for j in range(q - q % GROUP, q):
+        for i in range(p):
+            total = out[i * ldo + j]
+            for k in range(depth):
+                total += a[i * row + k * step] * b[k * ldb + j]
+            out[i * ldo + j] = total
+
+
+@inner
+def add_product(a, b, p, depth, q, out):
+    """out += a b for a (p, depth), b (depth, q)."""
+    add_strided_product(out, q, a, depth, 1, b, q, p, depth, q)
+
+
+@inner
+def product(a, b, p, depth, q, out):
+    """out = a b for a (p, depth), b (depth, q)."""
+    fill(out, p * q, 0)
+    add_strided_product(out, q, a, depth, 1, b, q, p, depth, q)
+
+
+@inner
+def add_transposed_product(a, b, p, depth, q, out):
+    """out += a^T b for a (depth, p), b (depth, q)."""
+    add_strided_product(out, q, a, 1, p, b, q, p, depth, q)
+
+
+@inner
+def householder_scratch(p, q):
+    return min(p, q) * (p + PANEL) + (2 * PANEL + p) * _padded(q)
+
+
+@inner
+def _padded(q):
+    return (q + GROUP - 1) // GROUP * GROUP
+
+
+@inner
+def householder(a, p, q, r, work):
+    """QR of a (p, q): a becomes Q (p, k), r becomes R (k, q) with diagonal >= 0, k = min(p, q).
+
+    Q is orthonormal to rounding whatever the rank of a. O(p q k), by panels of reflections that are
+    applied together. Scratch: work, of `householder_scratch(p, q)` elements.
+    """
+    k, width = min(p, q), _padded(q)
+    V, T = work, shift(work, k * p)
+    w, A = shift(T, k * PANEL), shift(T, (k + 2 * width) * PANEL)
+    triangularize(a, p, q, r, work)
+    width = _padded(k)
+    fill(A, p * width, 0)
+    for j in range(k):
+        A[j * width + j] = element(A, 1)
+    for start in range((k - 1) // PANEL * PANEL, -1, -PANEL):
+        v, t, n = shift(V, start * (p + 1)), shift(T, start * PANEL), min(PANEL, k - start)
+        rest = shift(A, start * (width + 1))
+        _reflect(v, p, p - start, t, n, False, rest, width, width - start, w)
+    for j in range(k):
+        sign = element(a, math.copysign(1.0, r[j * q + j]))
+        for i in range(j, q):
+            r[j * q + i] *= sign
+        for i in range(p):
+            a[i * k + j] = sign * A[i * width + j]
+
+
+@inner
+def triangularize(a, p, q, r, work):
+    """r becomes R (k, q) of the QR of a (p, q), up to signs of rows; reflections stay in work."""
+    k, width = min(p, q), _padded(q)
+    V, T = work, shift(work, k * p)
+    w, A = shift(T, k * PANEL), shift(T, (k + 2 * width) * PANEL)
+    fill(V, k * p, 0)
+    fill(A, p * width, 0)
+    for i in range(p):
+        copy(shift(a, i * q), q, shift(A, i * width))
+    for start in range(0, k, PANEL):
+        stop = min(start + PANEL, k)
+        for j in range(start, stop):
+            v, t = shift(V, j * (p + 1)), shift(T, j * PANEL)
+            r[j * q + j] = _reflector(shift(A, j * (width + 1)), width, p - j, v)
+            # From a whole group on: the finished columns that this hits are not read again.
+            first = (j + 1) // GROUP * GROUP
+            last = min(start + PANEL, width)
+            if first < last:
+                t[0] = element(t, -1)
+                rest = shift(A, j * width + first)
+                _reflect(v, p, p - j, t, 1, True, rest, width, last - first, w)
+        v, t = shift(V, start * (p + 1)), shift(T, start * PANEL)
+        _join_reflectors(v, p, p - start, stop - start, t)
+        last = start + PANEL
+        if last < width:
+            rest = shift(A, start * width + last)
+            _reflect(v, p, p - start, t, stop - start, True, rest, width, width - last, w)
+    for j in range(k):
+        fill(shift(r, j * q), j, 0)
+        copy(shift(A, j * (width + 1) + 1), q - j - 1, shift(r, j * (q + 1) + 1))
+
+
+@inner
+def _reflector(column, stride, p, v):
+    """v such that 1 - v v^T maps the column to (beta, 0, .., 0), and beta; v = 0 if it is that."""
+    square = element(v, 0)
+    for i in range(1, p):
+        v[i] = column[i * stride]
+        square += v[i] * v[i]
+    head = column[0]
+    if not square > 0:
+        fill(v, p, 0)
+        return head
+    norm = math.sqrt(head * head + square)
+    pivot = head + math.copysign(norm, head)
+    scale = element(v, 1 / math.sqrt(norm * abs(pivot)))
+    v[0] = element(v, pivot * scale)
+    for i in range(1, p):
+        v[i] *= scale
+    return element(v, -math.copysign(norm, head))
+
+
+@inner
+def _join_reflectors(V, ldv, p, k, T):
+    """T (k, k), upper triangular, with H_1 .. H_k = 1 + V T V^T (compact WY form)."""
+    for j in range(k):
+        fill(shift(T, j * PANEL), k, 0)
+    for j in range(k):
+        for i in range(j):
+            v, u = shift(V, i * ldv), shift(V, j * ldv)
+            dot = element(T, 0)
+            for s in range(p):
+                dot += v[s] * u[s]
+            for s in range(i + 1):
+                T[s * PANEL + j] -= T[s * PANEL + i] * dot
+        T[j * PANEL + j] = element(T, -1)
+
+
+@inner
+def _reflect(V, ldv, p, T, k, transposed, A, lda, q, w):
+    """A <- A + V T V^T A (T^T if transposed) for p rows and q columns of A, k reflectors."""
+    products, mixed = w, shift(w, k * q)
+    fill(w, 2 * k * q, 0)
+    add_strided_product(products, q, V, ldv, 1, A, lda, k, p, q)
+    row, step = (1, PANEL) if transposed else (PANEL, 1)
+    add_strided_product(mixed, q, T, row, step, products, q, k, k, q)
+    add_strided_product(A, lda, V, 1, ldv, mixed, q, p, k, q)
+
+
+@inner
+def inverse(a, n, out, work):
+    """out = a^-1 for a (n, n) by Gauss-Jordan with row pivoting; False if a pivot vanishes. O(n^3).
+
+    Scratch: work (n (2 n + 3)).
+    """
+    width = 2 * n
+    rows, factors, pivot_row = work, shift(work, n * width), shift(work, n * (width + 1))
+    for i in range(n):
+        copy(shift(a, i * n), n, shift(rows, i * width))
+        fill(shift(rows, i * width + n), n, 0)
+        rows[i * width + n + i] = element(rows, 1)
+    for j in range(n):
+        best = j
+        for i in range(j + 1, n):
+            if abs(rows[i * width + j]) > abs(rows[best * width + j]):
+                best = i
+        pivot = rows[best * width + j]
+        if not abs(pivot) > 0:
+            return False
+        for c in range(width):
+            pivot_row[c] = rows[best * width + c] / pivot
+            rows[best * width + c] = rows[j * width + c]
+            rows[j * width + c] = pivot_row[c]
+        for i in range(n):
+            factors[i] = -rows[i * width + j]
+        factors[j] = element(factors, 0)
+        add_strided_product(rows, width, factors, 1, 1, pivot_row, width, n, 1, width)
+    for i in range(n):
+        copy(shift(rows, i * width + n), n, shift(out, i * n))
+    return True

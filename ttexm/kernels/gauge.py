@@ -1,0 +1,109 @@
+"""The identity gauge: interior cores with G_k[0] = 1, which cost one slot less (design: section 3).
+
+With T_{k+1} = T_k G_k[0] and H_k[i] = T_k G_k[i] T_{k+1}^-1, the partial products in H are those
+in G times T^-1. Where T grows ill-conditioned the run is broken: that core stays dense, and T = 1
+after it. Matrices T are stored by bond: T_k (r_k, r_k) after those of the bonds before.
+"""
+
+from .compile import inner, kernel
+from .dense import add_product, add_transposed_product, copy, fill, inverse, largest, product
+from .project import add_parts, fix_gauge
+from .tiles import element, pointer, shift
+
+
+@kernel
+def identity_gauge(train, worst_condition, data, T, identity, work):
+    """Write the train in the identity gauge to `data`, with T and which cores have it; O(d n r^3).
+
+    The first and last cores, and those that change the rank, stay dense.
+    Scratch: work, of max(r) (3 max(r) + 3) elements.
+    """
+    d = len(train.sizes)
+    widest = largest(train.ranks)
+    T_inverse, scratch = pointer(work), shift(pointer(work), widest * widest)
+    t = pointer(T)
+    t[0] = element(t, 1)
+    for k in range(d):
+        n, r0, r1 = train.sizes[k], train.ranks[k], train.ranks[k + 1]
+        slot = r0 * r1
+        G, H = shift(pointer(train.data), train.offsets[k]), shift(pointer(data), train.offsets[k])
+        for i in range(n):
+            product(t, shift(G, i * slot), r0, r0, r1, shift(H, i * slot))
+        t = shift(t, r0 * r0)
+        identity[k] = (
+            0 < k < d - 1
+            and r0 == r1
+            and inverse(H, r0, T_inverse, scratch)
+            and _is_tame(H, T_inverse, r0, worst_condition)
+        )
+        if identity[k]:
+            copy(H, slot, t)
+            for i in range(1, n):
+                copy(shift(H, i * slot), slot, scratch)
+                product(scratch, T_inverse, r0, r0, r0, shift(H, i * slot))
+            _set_identity(H, r0)
+        else:
+            _set_identity(t, r1)
+
+
+@inner
+def _set_identity(a, n):
+    fill(a, n * n, 0)
+    for i in range(n):
+        a[i * n + i] = element(a, 1)
+
+
+@inner
+def _is_tame(T, T_inverse, n, worst_condition):
+    """Whether T is well conditioned (in the maximum norm) and of moderate size."""
+    norm = inverse_norm = 0.0
+    for i in range(n):
+        row = inverse_row = 0.0
+        for j in range(n):
+            row += abs(T[i * n + j])
+            inverse_row += abs(T_inverse[i * n + j])
+        norm, inverse_norm = max(norm, row), max(inverse_norm, inverse_row)
+    return norm * inverse_norm < worst_condition and worst_condition**-2 < norm < worst_condition**2
+
+
+@kernel
+def finish_deltas_in_gauge(
+    parts, kinds, scales, left, left_H, T, right_H, T_right, skip, out, work
+):
+    """`finish_deltas` for parts that were taken in the identity gauges of both trains.
+
+    The slots that `accumulate_deltas` left out follow from E_k = sum_s g_s P_{s,k}^T Q_{s,k}:
+    E_k = sum_i D_k[i] H'_k[i] gives D_k[0] where H'_k[0] = 1, and E_{k+1} = sum_i H_k[i]^T D_k[i],
+    with H the left train, H' the right one. Scratch: work, of 2 max(r)^2 elements. O(d n r^3).
+    """
+    add_parts(parts, kinds, scales, left, out)
+    d = len(left.sizes)
+    E, half = pointer(work), shift(pointer(work), largest(left.ranks) ** 2)
+    for k in range(d):
+        n, r0, r1 = left.sizes[k], left.ranks[k], left.ranks[k + 1]
+        slot = r0 * r1
+        D = shift(pointer(out), left.offsets[k])
+        if skip[k]:
+            H = shift(pointer(right_H.data), right_H.offsets[d - 1 - k])
+            fill(half, slot, 0)
+            for i in range(1, n):
+                add_product(shift(D, i * slot), shift(H, i * slot), r0, r1, r0, half)
+            for i in range(slot):
+                D[i] = E[i] - half[i]
+        if k + 1 < d and skip[k + 1]:
+            H = shift(pointer(left_H.data), left.offsets[k])
+            fill(E, r1 * r1, 0)
+            add_transposed_product(H, D, r1, n * r0, r1, E)
+    # Back to the orthogonal gauge, where P and Q are those in H times T.
+    t, t_right = pointer(T), shift(pointer(T_right), len(T_right))
+    for k in range(d):
+        r0, r1 = left.ranks[k], left.ranks[k + 1]
+        t_right = shift(t_right, -r0 * r0)
+        other = shift(t_right, -r1 * r1)
+        for i in range(left.sizes[k]):
+            D = shift(pointer(out), left.offsets[k] + i * r0 * r1)
+            product(D, other, r0, r1, r1, half)
+            fill(D, r0 * r1, 0)
+            add_transposed_product(t, half, r0, r0, r1, D)
+        t = shift(t, r0 * r0)
+    fix_gauge(left, pointer(out), pointer(work))

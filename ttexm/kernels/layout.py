@@ -1,0 +1,45 @@
+"""What kernels are given: a tensor train and a batch of rank-1 tensors, as flat arrays.
+
+Both are plain tuples of arrays, so that each kernel has exactly two specialisations, float64 and
+float32, whatever the number of modes, their sizes and their kinds.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# Kinds of modes: what the feature vector phi_k of a sample looks like.
+NUMERIC = 0  # (1, v_1, .., v_{n-1}), v from `values`
+VECTOR = 1  # (v_0, .., v_{n-1}), v from `values`
+CATEGORY = 2  # e_0 + scale e_c, c from `codes`; c = 0 is e_0 alone
+INDEX = 3  # e_c, c from `codes`
+
+# Samples are padded to a multiple of this, the widest register tile (float32 at 512 bits).
+PADDING = 48
+
+
+class Train(NamedTuple):
+    """A tensor train in one buffer.
+
+    Core k is ``data[offsets[k]:offsets[k + 1]]``, slot-major: ``(n, r0, r1)`` in C order, so that
+    the matrix ``G_k[i]`` of one slot is contiguous. (A category of 1682 levels is looked up there.)
+    """
+
+    data: np.ndarray
+    ranks: np.ndarray  # (d + 1,) int64
+    sizes: np.ndarray  # (d,) int64
+    offsets: np.ndarray  # (d + 1,) int64
+
+
+class Batch(NamedTuple):
+    """m rank-1 tensors, feature-major: column c is ``values[c * stride:][:m]``, codes likewise.
+
+    The stride is m rounded up to a multiple of PADDING; the samples in between are zero.
+    """
+
+    kinds: np.ndarray  # (d,) int64
+    columns: np.ndarray  # (d,) int64, the mode's first column in `values` or `codes`
+    scales: np.ndarray  # (d,) float, of the one-hot part of CATEGORY and INDEX modes
+    values: np.ndarray  # (columns * stride,) float
+    codes: np.ndarray  # (columns * stride,) int32
+    stride: int

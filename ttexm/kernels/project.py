@@ -1,0 +1,301 @@
+"""Projection on the tangent space of the manifold of fixed TT-rank (design: section 3).
+
+A point W is given by two trains:
+
+    left    W = U_0 .. U_{d-2} S, U left-orthogonal
+    right   W = S' V_1 .. V_{d-1}, V right-orthogonal; reversed: core j is mode d-1-j, transposed
+
+Bond k lies left of core k. With the left partial products P_{s,k} of sample s in U and the right
+ones Q_{s,k} in V, both on bond k, the projection of sum_s g_s X_s has the deltas
+
+    dG_k[i] = sum_s g_s phi_{s,k}[i] P_{s,k}^T Q_{s,k+1},    made orthogonal to U_k for k < d - 1.
+"""
+
+import math
+
+from .compile import inner, kernel
+from .contract import absorb, mode_of, rescale, round_to_tiles
+from .dense import (
+    add_product,
+    add_transposed_product,
+    copy,
+    fill,
+    largest,
+    normalize,
+    product,
+    scale_by_power,
+)
+from .layout import CATEGORY, INDEX, NUMERIC, VECTOR
+from .tiles import GROUP, element, outer_tile, pointer, scatter_tile, shift
+
+_outer_3x4, _outer_2x4, _outer_1x4 = outer_tile(3, 4), outer_tile(2, 4), outer_tile(1, 4)
+_outer_4x1, _outer_1x1 = outer_tile(4, 1), outer_tile(1, 1)
+
+
+@inner
+def _bonds(ranks, block):
+    """Elements that the partial products of a block take on all bonds."""
+    total = 0
+    for k in range(len(ranks)):
+        total += ranks[k] * block
+    return total
+
+
+@kernel
+def right_partials(
+    right, identity, batch, start, stop, block, period, Q, powers, f, f_powers, work
+):
+    """Q_{s,k} on all bonds, and <W, X_s> = f[s] 2^f_powers[s], for start <= s < stop.
+
+    A block of samples takes `block` elements a rank, bond d first, and d // period + 2 rows of
+    powers: Q_{s,k} carries the factor 2^powers of row (d - k) // period. O(d n r^2) a sample.
+    Scratch: work, of block elements.
+    """
+    d = len(right.sizes)
+    for s0 in range(start, stop, block):
+        count = min(block, stop - s0)
+        width = round_to_tiles(count, Q.itemsize)
+        q = shift(pointer(Q), (s0 - start) // block * _bonds(right.ranks, block))
+        e = shift(pointer(powers), (s0 - start) * (d // period + 2))
+        fill(q, width, 1)
+        fill(e, block, 0)
+        for j in range(d):
+            G, n = shift(pointer(right.data), right.offsets[j]), right.sizes[j]
+            r0, r1 = right.ranks[j], right.ranks[j + 1]
+            following = shift(q, r0 * block)
+            mode = mode_of(batch, d - 1 - j, s0)
+            absorb(G, n, r0, r1, identity[j], mode, q, block, width, following)
+            q = following
+            if (j + 1) % period == 0:
+                copy(e, block, shift(e, block))
+                e = shift(e, block)
+                rescale(q, r1, block, count, e, pointer(work))
+        copy(q, count, shift(pointer(f), s0))
+        copy(e, count, shift(pointer(f_powers), s0))
+
+
+@kernel
+def accumulate_deltas(
+    left, identity, skip, batch, g, start, stop, block, period, Q, powers, deltas, work
+):
+    """deltas_k[i] += sum_s g_s phi_{s,k}[i] P_{s,k}^T Q_{s,k+1} for start <= s < stop.
+
+    Q and powers come from `right_partials`. Slot 0 of numeric modes is left out where skip[k]; for
+    coded modes deltas_k[c] is the plain sum over the samples of code c (see `finish_deltas`).
+    Scratch: work, of 4 max(r) block elements. O(d n r^2) a sample.
+    """
+    d = len(left.sizes)
+    room = largest(left.ranks) * block
+    P = pointer(work)
+    following, weighted, scaled = shift(P, room), shift(P, 2 * room), shift(P, 3 * room)
+    for s0 in range(start, stop, block):
+        count = min(block, stop - s0)
+        width = round_to_tiles(count, work.itemsize)
+        bonds = _bonds(left.ranks, block)
+        q = shift(pointer(Q), (s0 - start) // block * bonds + bonds - block)
+        e = shift(pointer(powers), (s0 - start) * (d // period + 2))
+        own = shift(e, (d // period + 1) * block)
+        fill(own, block, 0)
+        fill(P, width, 0)
+        copy(shift(pointer(g), s0), count, P)
+        for k in range(d):
+            at, n = left.offsets[k], left.sizes[k]
+            r0, r1 = left.ranks[k], left.ranks[k + 1]
+            mode = mode_of(batch, k, s0)
+            q = shift(q, -r1 * block)
+            there = shift(e, (d - k - 1) // period * block)
+            shifted = period <= d and _apply_powers(P, r0, block, count, own, there, weighted)
+            p = weighted if shifted else P
+            _add_outer(
+                p, r0, q, r1, n, skip[k], mode, block, width, scaled, shift(pointer(deltas), at)
+            )
+            if k + 1 < d:
+                G = shift(pointer(left.data), at)
+                absorb(G, n, r0, r1, identity[k], mode, P, block, width, following)
+                P, following = following, P
+                if (k + 1) % period == 0:
+                    rescale(P, r1, block, count, own, scaled)
+
+
+@inner
+def _apply_powers(P, r, row, count, own, other, out):
+    """out = P 2^(own + other), sample by sample; False if all powers are zero."""
+    any_power = False
+    for s in range(count):
+        any_power |= own[s] + other[s] != 0
+    if any_power:
+        for a in range(r):
+            for s in range(count):
+                power = max(-5000, min(5000, own[s] + other[s]))
+                out[a * row + s] = element(P, math.ldexp(P[a * row + s], power))
+            for s in range(a * row + count, (a + 1) * row):
+                out[s] = element(P, 0)
+    return any_power
+
+
+@inner
+def _add_outer(p, r0, q, r1, n, skip_constant, mode, row, width, scaled, D):
+    """D[i] += sum_s phi_s[i] p_s^T q_s, for one mode; D[c] += sum over code c for coded modes."""
+    slot = r0 * r1
+    if mode.kind == NUMERIC or mode.kind == VECTOR:
+        ahead = 1 if mode.kind == NUMERIC else 0
+        for i in range(1 if skip_constant else 0, n):
+            if i < ahead:
+                _outer(p, r0, q, r1, row, width, D)
+            else:
+                x = shift(mode.x, (i - ahead) * mode.stride)
+                for a in range(r0):
+                    here, to = shift(p, a * row), shift(scaled, a * row)
+                    for s in range(width):
+                        to[s] = here[s] * x[s]
+                _outer(scaled, r0, q, r1, row, width, shift(D, i * slot))
+    else:
+        whole = r1 - r1 % GROUP
+        for s in range(0, width, GROUP):
+            codes = shift(mode.codes, s)
+            for b in range(0, whole, GROUP):
+                here = shift(q, b * row + s)
+                scatter_tile(shift(D, b), r1, slot, codes, shift(p, s), here, row, r0)
+            for b in range(whole, r1):
+                for i in range(s, s + GROUP):
+                    to = shift(D, mode.codes[i] * slot + b)
+                    for a in range(r0):
+                        to[a * r1] += p[a * row + i] * q[b * row + i]
+
+
+@inner
+def _outer(p, r0, q, r1, row, width, D):
+    """D (r0, r1) += sum_s p_s^T q_s."""
+    for b in range(0, r1 - 3, 4):
+        here = shift(q, b * row)
+        a = 0
+        while a < r0:
+            to, left = shift(D, a * r1 + b), shift(p, a * row)
+            # Two rows and two rows, not three and one: a tile of one row waits for its own sums.
+            if r0 - a >= 3 and r0 - a != 4:
+                _outer_3x4(to, r1, left, here, row, width)
+                a += 3
+            elif r0 - a >= 2:
+                _outer_2x4(to, r1, left, here, row, width)
+                a += 2
+            else:
+                _outer_1x4(to, r1, left, here, row, width)
+                a += 1
+    for b in range(r1 - r1 % 4, r1):
+        here = shift(q, b * row)
+        for a in range(0, r0 - 3, 4):
+            _outer_4x1(shift(D, a * r1 + b), r1, shift(p, a * row), here, row, width)
+        for a in range(r0 - r0 % 4, r0):
+            _outer_1x1(shift(D, a * r1 + b), r1, shift(p, a * row), here, row, width)
+
+
+@kernel
+def finish_deltas(parts, kinds, scales, left, out, work):
+    """Deltas of a batch from the `parts` (chunks, elements) of `accumulate_deltas`.
+
+    Scratch: work, of max(r)^2 elements.
+    """
+    add_parts(parts, kinds, scales, left, out)
+    fix_gauge(left, pointer(out), pointer(work))
+
+
+@inner
+def add_parts(parts, kinds, scales, left, out):
+    """Add the parts, in order, and give each code its weight."""
+    fill(pointer(out), len(out), 0)
+    for c in range(len(parts)):
+        for i in range(len(out)):
+            out[i] += parts[c, i]
+    for k in range(len(left.sizes)):
+        slot = left.ranks[k] * left.ranks[k + 1]
+        D, n = shift(pointer(out), left.offsets[k]), left.sizes[k]
+        if kinds[k] == CATEGORY:
+            # The constant slot sees every sample, slot c only those of code c.
+            for c in range(1, n):
+                for i in range(slot):
+                    D[i] += D[c * slot + i]
+                    D[c * slot + i] *= scales[k]
+        elif kinds[k] == INDEX:
+            for i in range(n * slot):
+                D[i] *= scales[k]
+
+
+@inner
+def fix_gauge(left, deltas, work):
+    """dG_k <- (1 - U_k U_k^T) dG_k for k < d - 1."""
+    for k in range(len(left.sizes) - 1):
+        U, D = shift(pointer(left.data), left.offsets[k]), shift(deltas, left.offsets[k])
+        # Slots are stacked: U_k and dG_k are (n r0, r1) matrices.
+        rows, r1 = left.sizes[k] * left.ranks[k], left.ranks[k + 1]
+        fill(work, r1 * r1, 0)
+        add_transposed_product(U, D, r1, rows, r1, work)
+        for i in range(r1 * r1):
+            work[i] = -work[i]
+        add_product(U, work, rows, r1, r1, D)
+
+
+@kernel
+def project_train(left, right, Z, exponent, out, work, powers):
+    """Deltas of the projection of 2^exponent Z, another train of the same shape. O(d n r^2 r').
+
+    Scratch: work, of (d + 4) max(r) max(r') + max(r)^2 elements; powers, of d + 1.
+    """
+    d = len(left.sizes)
+    room = largest(left.ranks) * largest(Z.ranks)
+    R = pointer(work)
+    half, L, new = shift(R, (d + 1) * room), shift(R, (d + 2) * room), shift(R, (d + 3) * room)
+    fill(shift(R, d * room), 1, 1)
+    powers[d] = 0
+    for k in range(d - 1, 0, -1):
+        z0, z1, r0, r1 = Z.ranks[k], Z.ranks[k + 1], left.ranks[k], left.ranks[k + 1]
+        to = shift(R, k * room)
+        fill(to, z0 * r0, 0)
+        for i in range(Z.sizes[k]):
+            G = shift(pointer(Z.data), Z.offsets[k] + i * z0 * z1)
+            V = shift(pointer(right.data), right.offsets[d - 1 - k] + i * r0 * r1)
+            product(G, shift(R, (k + 1) * room), z0, z1, r1, half)
+            add_product(half, V, z0, r1, r0, to)
+        powers[k] = powers[k + 1] + normalize(to, z0 * r0)
+    fill(L, 1, 1)
+    for k in range(d):
+        z0, z1, r0, r1 = Z.ranks[k], Z.ranks[k + 1], left.ranks[k], left.ranks[k + 1]
+        fill(new, r1 * z1, 0)
+        for i in range(Z.sizes[k]):
+            G = shift(pointer(Z.data), Z.offsets[k] + i * z0 * z1)
+            U = shift(pointer(left.data), left.offsets[k] + i * r0 * r1)
+            D = shift(pointer(out), left.offsets[k] + i * r0 * r1)
+            product(L, G, r0, z0, z1, half)
+            product(half, shift(R, (k + 1) * room), r0, z1, r1, D)
+            scale_by_power(D, r0 * r1, exponent + powers[k + 1])
+            if k + 1 < d:
+                add_transposed_product(U, half, r1, r0, z1, new)
+        exponent += normalize(new, r1 * z1)
+        L, new = new, L
+    fix_gauge(left, pointer(out), shift(R, (d + 4) * room))
+
+
+@kernel
+def assemble_tangent(left, right, deltas, data):
+    """Cores [[U dG] [0 V]] of a tangent vector, of ranks 2 r."""
+    d = len(left.sizes)
+    to = pointer(data)
+    for k in range(d):
+        r0, r1 = left.ranks[k], left.ranks[k + 1]
+        rows, columns = r0 if k == 0 else 2 * r0, r1 if k == d - 1 else 2 * r1
+        below, beside = rows - r0, columns - r1
+        for i in range(left.sizes[k]):
+            fill(to, rows * columns, 0)
+            at = i * r0 * r1
+            U, D = (
+                shift(pointer(left.data), left.offsets[k] + at),
+                shift(pointer(deltas), left.offsets[k] + at),
+            )
+            V = shift(pointer(right.data), right.offsets[d - 1 - k] + at)
+            for a in range(r0):
+                for b in range(r1):
+                    if k < d - 1:
+                        to[a * columns + b] = U[a * r1 + b]
+                    if k > 0:
+                        to[(below + a) * columns + beside + b] = V[b * r0 + a]
+                    to[a * columns + beside + b] = D[a * r1 + b]
+            to = shift(to, rows * columns)

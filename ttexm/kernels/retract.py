@@ -1,0 +1,240 @@
+"""Retraction: W + xi, of ranks up to 2 r, rounded back to the ranks r, by its structure.
+
+In the frames of W (see `project`), W + xi = sum_k U_0 .. U_{k-1} dG_k V_{k+1} .. V_{d-1} + W. What
+lies right of bond k is spanned by the orthonormal rows of V_k .. V_{d-1} and by r further ones, Z:
+
+    U_k .. (W + xi from core k on) = X_k V_k .. + Y_k Z_k ..,      X, Y: r x r
+
+so that a sweep from the right keeps two r x r factors and factorises (2 n r, r) matrices, where
+generic rounding factorises (2 n r, 2 r) ones; V needs no work at all. The sweep from the left then
+truncates each bond to the dominant r of at most 2 r directions.
+"""
+
+import math
+
+import numpy as np
+
+from .compile import inner, kernel
+from .dense import (
+    add_product,
+    add_transposed_product,
+    copy,
+    fill,
+    householder,
+    householder_scratch,
+    inverse,
+    largest,
+    product,
+    transpose,
+)
+from .tiles import element, epsilon, pointer, shift
+
+# A bond may miss the optimal truncation by this share of the energy (squared norm) it discards.
+EXCESS = 1e-4
+ITERATIONS = 3
+
+
+def retract_scratch(train):
+    """Elements of scratch that `retract` needs."""
+    r, rows = int(train.ranks.max()), 2 * int((train.sizes * train.ranks.max()).max())
+    return 20 * r * r + 3 * rows * r + householder_scratch(rows, 2 * r)
+
+
+@kernel
+def retract(left, exponent, right, deltas, Z, extra, data, work):
+    """Write the cores of 2^exponent W + xi, rounded to the ranks of W, to `data`. O(d n r^3).
+
+    They are left-orthogonal; the result lacks a power of two, whose exponent is returned.
+    Scratch: Z, twice the elements of the train; extra, d + 1; work, `retract_scratch(left)`.
+    """
+    d, r = len(left.sizes), largest(left.ranks)
+    XY = pointer(work)
+    XY_new, small = shift(XY, 2 * r * r), shift(XY, 4 * r * r)
+    scratch = shift(XY, 20 * r * r)
+    S = left.data[left.offsets[d - 1] :]
+    total = max(_exponent(S) + exponent, _exponent(deltas))
+    if total < -5000:
+        total = 0  # W and xi are zero
+    scale = math.ldexp(1.0, -total)
+    # Core d - 1 of the left train is S, in the place of a U: its power of two enters here.
+    XY[0] = element(XY, math.ldexp(1.0, exponent - total))
+    extra[d] = 0
+    for k in range(d - 1, 0, -1):
+        n, r0, r1, q1 = left.sizes[k], left.ranks[k], left.ranks[k + 1], extra[k + 1]
+        V = shift(pointer(right.data), right.offsets[d - 1 - k])
+        to = shift(pointer(Z), 2 * left.offsets[k])
+        _expand(left, k, deltas, scale, XY, q1, True, to, small)
+        extra[k] = _split(to, V, n, r0, r1, q1, XY_new, small, scratch)
+        XY, XY_new = XY_new, XY
+    M, carry = scratch, XY_new
+    for k in range(d):
+        n, r0, r1, q1 = left.sizes[k], left.ranks[k], left.ranks[k + 1], extra[k + 1]
+        to = shift(pointer(data), left.offsets[k])
+        w = r1 + q1
+        if k == 0:
+            _expand(left, k, deltas, scale, XY, q1, False, M, small)
+        else:
+            V = shift(pointer(right.data), right.offsets[d - 1 - k])
+            Z_k = shift(pointer(Z), 2 * left.offsets[k])
+            for i in range(n):
+                # (carry [V_k 0; Z_k])^T, slot i
+                product(shift(Z_k, i * w * extra[k]), shift(carry, r0 * r0), w, extra[k], r0, small)
+                add_product(shift(V, i * r1 * r0), carry, r1, r0, r0, small)
+                transpose(small, w, r0, shift(M, i * r0 * w))
+        if k == d - 1:
+            copy(M, n * r0, to)
+        else:
+            free = shift(M, n * r0 * w)
+            _dominant(M, n * r0, w, r1, to, deltas, small, free)
+            fill(small, r1 * w, 0)
+            add_transposed_product(to, M, r1, n * r0, w, small)
+            transpose(small, r1, w, carry)
+    return total
+
+
+@inner
+def _exponent(a):
+    """Exponent of the largest magnitude; far below that of any number if all are zero."""
+    peak = 0.0
+    for i in range(len(a)):
+        peak = max(peak, abs(a[i]))
+    return math.frexp(peak)[1] if peak > 0 else -(10**6)
+
+
+@inner
+def _expand(left, k, deltas, scale, XY, q1, transposed, out, small):
+    """out[i] = [dG_k[i] 0] + U_k[i] [X Y], (r0, r1 + q1), or its transpose."""
+    n, r0, r1 = left.sizes[k], left.ranks[k], left.ranks[k + 1]
+    w = r1 + q1
+    factor = element(out, scale)
+    for i in range(n):
+        at = left.offsets[k] + i * r0 * r1
+        to = small if transposed else shift(out, i * r0 * w)
+        product(shift(pointer(left.data), at), XY, r0, r1, w, to)
+        D = shift(pointer(deltas), at)
+        for a in range(r0):
+            for b in range(r1):
+                to[a * w + b] += factor * D[a * r1 + b]
+        if transposed:
+            transpose(small, r0, w, shift(out, i * w * r0))
+
+
+@inner
+def _overlap(V, A, n, r0, r1, w, out):
+    """out = V^T A for V (n, r1, r0) and the first r1 rows of each slot of A (n, w, r0)."""
+    fill(out, r0 * r0, 0)
+    for i in range(n):
+        add_transposed_product(shift(V, i * r1 * r0), shift(A, i * w * r0), r0, r1, r0, out)
+
+
+@inner
+def _peak(a, n):
+    peak = element(a, 0)
+    for i in range(n):
+        peak = max(peak, abs(a[i]))
+    return peak
+
+
+@inner
+def _split(A, V, n, r0, r1, q1, XY, small, scratch):
+    """A^T = X [V 0] + Y Z: Z^T takes the place of A, [X Y] is written, the width of Y returned.
+
+    A (n, r1 + q1, r0) and V (n, r1, r0) have their slots stacked; Z is orthonormal, and to V.
+    """
+    w = r1 + q1
+    rows = n * w
+    X, R, rest, work = small, shift(small, r0 * r0), scratch, shift(scratch, rows * r0)
+    _overlap(V, A, n, r0, r1, w, X)
+    for i in range(r0 * r0):
+        R[i] = -X[i]
+    for i in range(n):
+        add_product(shift(V, i * r1 * r0), R, r1, r0, r0, shift(A, i * w * r0))
+    copy(A, rows * r0, rest)
+    q0 = min(r0, rows - r0)
+    orthogonal = False
+    if q0 == r0:
+        householder(A, rows, r0, R, work)
+        overlap = shift(R, r0 * r0)
+        _overlap(V, A, n, r0, r1, w, overlap)
+        R_peak = _peak(R, r0 * r0)
+        error = _peak(overlap, r0 * r0) * R_peak
+        orthogonal = error <= 16 * epsilon(A) * max(R_peak, _peak(X, r0 * r0))
+    if not orthogonal:
+        # There is no room for r0 more directions, or the rest of A has less than full rank, so that
+        # Q holds arbitrary ones: a QR of [V rest] completes V instead.
+        F, k = work, min(rows, 2 * r0)
+        for i in range(rows):
+            slot, row = i // w, i % w
+            for j in range(r0):
+                inside = V[(slot * r1 + row) * r0 + j] if row < r1 else element(V, 0)
+                F[i * 2 * r0 + j] = inside
+                F[(2 * i + 1) * r0 + j] = rest[i * r0 + j]
+        householder(F, rows, 2 * r0, R, shift(F, rows * 2 * r0))
+        for i in range(rows):
+            copy(shift(F, i * k + r0), q0, shift(A, i * q0))
+        for i in range(r0):
+            for j in range(r0):
+                X[i * r0 + j] += R[i * 2 * r0 + r0 + j]
+        for i in range(q0):
+            copy(shift(R, (r0 + i) * 2 * r0 + r0), r0, shift(R, i * r0))
+    for a in range(r0):
+        for c in range(r0):
+            XY[a * (r0 + q0) + c] = X[c * r0 + a]
+        for c in range(q0):
+            XY[a * (r0 + q0) + r0 + c] = R[c * r0 + a]
+    return q0
+
+
+@inner
+def _dominant(M, p, w, r, U, like, small, free):
+    """Orthonormal U (p, r) whose span is that of the leading r left singular vectors of M (p, w).
+
+    Subspace iteration, from the first r columns of M (the part along V), until U is shown to miss
+    at most EXCESS of the discarded energy; an SVD where that does not come soon. With M = U B + E
+    the optimum is at most |E B^T|^2 / (lambda_min(B B^T) - |E|^2) better (Li and Li 2005).
+    """
+    if p == r:
+        fill(U, p * p, 0)
+        for i in range(p):
+            U[i * p + i] = element(U, 1)
+        return
+    B, B_t, gram = small, shift(small, r * w), shift(small, 2 * r * w)
+    E, K, work = free, shift(free, p * w), shift(free, p * (w + r))
+    for i in range(p):
+        copy(shift(M, i * w), r, shift(U, i * r))
+    total = _energy(M, p * w)
+    for _ in range(ITERATIONS):
+        householder(U, p, r, gram, work)
+        fill(B, r * w, 0)
+        add_transposed_product(U, M, r, p, w, B)
+        for i in range(r * w):
+            B[i] = -B[i]
+        copy(M, p * w, E)
+        add_product(U, B, p, r, w, E)
+        discarded = _energy(E, p * w)
+        if discarded <= (4 * epsilon(M)) ** 2 * total:
+            return
+        transpose(B, r, w, B_t)
+        product(E, B_t, p, w, r, K)
+        fill(gram, r * r, 0)
+        add_transposed_product(B_t, B_t, r, w, r, gram)
+        inverted = shift(gram, r * r)
+        if inverse(gram, r, inverted, shift(inverted, r * r)):
+            gap = 1 / math.sqrt(_energy(inverted, r * r)) - discarded
+            if gap > 0 and _energy(K, p * r) <= EXCESS * gap * discarded:
+                return
+        product(M, B_t, p, w, r, U)
+    matrix = np.empty((p, w), like.dtype)
+    copy(M, p * w, pointer(matrix))
+    u = np.linalg.svd(matrix, False)[0]
+    for i in range(p):
+        for j in range(r):
+            U[i * r + j] = u[i, j]
+
+
+@inner
+def _energy(a, n):
+    total = 0.0
+    for i in range(n):
+        total += a[i] * a[i]
+    return total

@@ -1,0 +1,451 @@
+"""The manifold of tensors of fixed TT-rank, and its tangent vectors."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from . import device, trains
+from .batch import RankOneBatch
+from .kernels.layout import NUMERIC, VECTOR
+from .shapes import check_ranks, check_same_shape, check_shape
+from .tensor import TTTensor, shorten
+
+kernels = device.get("cpu")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TangentVector:
+    """A tangent vector of a manifold at a point, ``sum_k U_1 .. U_{k-1} dG_k V_{k+1} .. V_d``.
+
+    U and V are the left- and right-orthogonal cores of the point; the deltas dG_k obey the gauge
+    ``U_k^T dG_k = 0`` for k < d, so that inner products are sums of those of the deltas. Made by
+    the methods of `Manifold`. Vectors at the same point can be added, and scaled.
+
+    Attributes
+    ----------
+    point : TTTensor
+        Where it is tangent.
+
+    Examples
+    --------
+    >>> from ttexm import Manifold
+    >>> manifold = Manifold(shape=(2,) * 20, rank=3)
+    >>> W = manifold.random_point(seed=0)
+    >>> xi, eta = manifold.random_tangent(W, seed=1), manifold.random_tangent(W, seed=2)
+    >>> abs((2 * xi - eta).inner(xi) - (2 - eta.inner(xi))) < 1e-14
+    True
+    """
+
+    point: TTTensor
+    _data: np.ndarray
+
+    __array_ufunc__ = None  # numpy's scalars leave c * xi to this class
+
+    @cached_property
+    def deltas(self) -> tuple[np.ndarray, ...]:
+        """The deltas dG_k, read-only arrays of shape ``(r0, n, r1)``."""
+        train = self.point._frames.left._replace(data=self._data)
+        views = [slots.transpose(1, 0, 2) for slots in trains.to_slots(train)]
+        for view in views:
+            view.flags.writeable = False
+        return tuple(views)
+
+    @property
+    def dtype(self) -> np.dtype:
+        return self._data.dtype
+
+    def __repr__(self) -> str:
+        return f"TangentVector(norm {self.norm():.6g}, at {self.point!r})"
+
+    def __add__(self, other):
+        if not isinstance(other, TangentVector):
+            return NotImplemented
+        return TangentVector(self.point, self._data + self._other(other))
+
+    def __sub__(self, other):
+        if not isinstance(other, TangentVector):
+            return NotImplemented
+        return TangentVector(self.point, self._data - self._other(other))
+
+    def __mul__(self, factor):
+        if not isinstance(factor, numbers.Real):
+            return NotImplemented
+        return TangentVector(self.point, self._data * self.dtype.type(factor))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, divisor):
+        if not isinstance(divisor, numbers.Real):
+            return NotImplemented
+        if divisor == 0:
+            raise ZeroDivisionError("A TangentVector cannot be divided by zero.")
+        return TangentVector(self.point, self._data / self.dtype.type(divisor))
+
+    def __neg__(self):
+        return TangentVector(self.point, -self._data)
+
+    def _other(self, other: "TangentVector") -> np.ndarray:
+        if other.point is not self.point:
+            raise ValueError(
+                "These tangent vectors belong to different points; bring one to the other's point "
+                "with Manifold.transport."
+            )
+        return other._data
+
+    def inner(self, other: "TangentVector") -> float:
+        """Return the inner product with another tangent vector at the same point, in O(d n r^2)."""
+        (a, e), (b, f) = _normalized(self._data), _normalized(self._other(other))
+        return float(trains.ldexp(a @ b, e + f))
+
+    def norm(self) -> float:
+        """Return the norm, in O(d n r^2)."""
+        data, exponent = _normalized(self._data)
+        return float(trains.ldexp(np.linalg.norm(data), exponent))
+
+    def to_tensor(self) -> TTTensor:
+        """Return the vector as an element of the ambient space, of ranks at most 2 r.
+
+        Examples
+        --------
+        >>> from ttexm import Manifold
+        >>> manifold = Manifold(shape=(3,) * 5, rank=2)
+        >>> xi = manifold.random_tangent(manifold.random_point(seed=0), seed=0)
+        >>> xi.to_tensor().ranks
+        (1, 4, 4, 4, 4, 1)
+        """
+        frames = self.point._frames
+        return TTTensor._of(kernels.assemble_tangent(frames.left, frames.right, self._data))
+
+
+def _normalized(data):
+    """The data by a power of two such that squares stay in range, and its exponent."""
+    exponent = kernels.extent(data)[0]
+    return (trains.ldexp(data, -exponent), exponent) if abs(exponent) > 300 else (data, 0)
+
+
+@dataclass(frozen=True)
+class Membership:
+    """Whether a tensor is on a manifold (its truth value), and if not, the reason."""
+
+    is_member: bool
+    reason: str
+
+    def __bool__(self) -> bool:
+        return self.is_member
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Manifold:
+    """Tensors of one shape and one TT-rank: a Riemannian manifold, embedded in all tensors.
+
+    Parameters
+    ----------
+    shape : sequence of int
+    rank : int or sequence of d + 1 int
+        Trimmed to what the shape allows, see `ranks`.
+
+    Attributes
+    ----------
+    shape, ranks : tuple of int
+        The d mode sizes, and the d + 1 ranks that remained.
+
+    Notes
+    -----
+    The metric is that of the ambient space, ``<xi, eta>`` the Euclidean inner product. Points are
+    `TTTensor` with exactly these ranks; they may be numerically rank-deficient, in which case
+    projections are those of the computed orthogonal gauge. See Lubich, Oseledets and Vandereycken,
+    "Time integration of tensor trains", 2015, and Steinlechner, "Riemannian optimization for
+    high-dimensional tensor completion", 2016.
+
+    Examples
+    --------
+    >>> from ttexm import Manifold, TTTensor
+    >>> manifold = Manifold(shape=(2,) * 160, rank=4)
+    >>> manifold
+    Manifold(shape=(2,) * 160, ranks=(1, 2, 4, 4, ..., 4, 4, 2, 1), dim 2512)
+    >>> W = manifold.random_point(seed=0)
+    >>> Z = TTTensor.random(manifold.shape, rank=7, seed=1)
+    >>> xi = manifold.project(W, Z / Z.norm())
+    >>> W2 = manifold.retract(W, -0.1 * xi)
+    >>> W2.ranks == manifold.ranks
+    True
+    """
+
+    shape: tuple[int, ...]
+    ranks: tuple[int, ...]
+
+    def __init__(self, shape: Sequence[int], rank: int | Sequence[int]):
+        object.__setattr__(self, "shape", check_shape(shape))
+        object.__setattr__(self, "ranks", check_ranks(self.shape, rank))
+
+    @property
+    def rank(self) -> int:
+        """The largest of the ranks."""
+        return max(self.ranks)
+
+    @property
+    def ndim(self) -> int:
+        """Number of modes d."""
+        return len(self.shape)
+
+    @property
+    def dim(self) -> int:
+        """Dimension of the manifold: ``sum r0 n r1`` of the cores less ``r^2`` for each bond."""
+        cores = sum(self.ranks[k] * n * self.ranks[k + 1] for k, n in enumerate(self.shape))
+        return cores - sum(r * r for r in self.ranks[1:-1])
+
+    def __repr__(self) -> str:
+        shape, ranks = shorten(self.shape), shorten(self.ranks)
+        return f"Manifold(shape={shape}, ranks={ranks}, dim {self.dim})"
+
+    # -- points and tangent vectors ------------------------------------------------------------
+
+    def contains(self, W: TTTensor) -> Membership:
+        """Return whether a tensor is on the manifold, in O(d n r^3).
+
+        Returns
+        -------
+        Membership
+            True or False in a condition; its `reason` says what is amiss.
+
+        Examples
+        --------
+        >>> from ttexm import Manifold, TTTensor
+        >>> Manifold((2, 3, 2), rank=2).contains(TTTensor.ones((2, 3, 2)))
+        Membership(is_member=False, reason='W must have rank 2 at bond 1, got 1.')
+        """
+        try:
+            self._check_point(W)
+            trains.check_finite(W._train, "A point")
+        except (TypeError, ValueError) as error:
+            return Membership(False, str(error))
+        for k, (found, wanted) in enumerate(zip(W.round().ranks, self.ranks, strict=True)):
+            if found < wanted:
+                return Membership(
+                    False,
+                    f"W must have rank {wanted} at bond {k}; its cores have, but up to rounding "
+                    f"the tensor is of rank {found} there.",
+                )
+        return Membership(True, "")
+
+    def _check_point(self, W):
+        if not isinstance(W, TTTensor):
+            raise TypeError(f"A point must be a TTTensor, got {type(W).__name__}.")
+        check_same_shape(W.shape, self.shape, "W")
+        for k, (found, wanted) in enumerate(zip(W.ranks, self.ranks, strict=True)):
+            if found != wanted:
+                raise ValueError(f"W must have rank {wanted} at bond {k}, got {found}.")
+
+    def _check_tangent(self, xi):
+        if not isinstance(xi, TangentVector):
+            raise TypeError(f"A TangentVector was wanted, got {type(xi).__name__}.")
+        self._check_point(xi.point)
+
+    def random_point(self, seed=None, dtype=np.float64) -> TTTensor:
+        """Return a random point of norm 1, of Gaussian cores, in O(d n r^3).
+
+        Parameters
+        ----------
+        seed : None, int or numpy.random.Generator
+        """
+        W = TTTensor.random(self.shape, self.ranks, seed, dtype)
+        train, _ = W._left
+        norm = np.linalg.norm(train.data[train.offsets[-2] :])
+        return TTTensor._of(trains.scale(train, 1 / norm), is_left=True)
+
+    def random_tangent(self, W: TTTensor, seed=None) -> TangentVector:
+        """Return a tangent vector at W of norm 1, in a uniformly random direction. O(d n r^3).
+
+        Parameters
+        ----------
+        seed : None, int or numpy.random.Generator
+        """
+        self._check_point(W)
+        left = W._frames.left
+        data = np.random.default_rng(seed).standard_normal(len(left.data), W.dtype)
+        data = kernels.fix_gauge(left, data)
+        return TangentVector(W, data / np.linalg.norm(data))
+
+    def zero_tangent(self, W: TTTensor) -> TangentVector:
+        """Return the zero vector of the tangent space at W."""
+        self._check_point(W)
+        return TangentVector(W, np.zeros_like(W._frames.left.data))
+
+    # -- projection ----------------------------------------------------------------------------
+
+    def project(self, W: TTTensor, Z, weights=None) -> TangentVector:
+        """Project on the tangent space at W: the tangent vector nearest to Z.
+
+        Parameters
+        ----------
+        W : TTTensor
+            A point of the manifold.
+        Z : TTTensor, sequence of TTTensor, or RankOneBatch
+            What to project; of several tensors, their weighted sum.
+        weights : sequence of float, optional
+            One for each of several tensors; by default 1.
+
+        Returns
+        -------
+        TangentVector
+            In O(d n r r' (r + r')) for a tensor of rank r', in O(d n r^2 (r + m)) for m tensors of
+            rank 1; those with W's orthogonal gauges, computed once a point.
+
+        Examples
+        --------
+        >>> from ttexm import Manifold, allclose
+        >>> manifold = Manifold(shape=(2,) * 30, rank=3)
+        >>> W = manifold.random_point(seed=0)
+        >>> allclose(manifold.project(W, W).to_tensor(), W)
+        True
+        """
+        self._check_point(W)
+        if isinstance(Z, RankOneBatch):
+            return self.gradient(W, Z, np.ones(len(Z)) if weights is None else weights)
+        if isinstance(Z, TTTensor):
+            if weights is not None:
+                raise ValueError("weights are for several tensors; a single one can be scaled.")
+            return TangentVector(W, self._project_tensor(W, Z, "Z"))
+        tensors = list(Z)
+        weights = np.ones(len(tensors)) if weights is None else np.asarray(weights, np.float64)
+        if weights.shape != (len(tensors),):
+            raise ValueError(
+                f"weights must be {len(tensors)}, one a tensor, got shape {weights.shape}."
+            )
+        total = np.zeros_like(W._frames.left.data)
+        for j, (tensor, weight) in enumerate(zip(tensors, weights, strict=True)):
+            total += W.dtype.type(weight) * self._project_tensor(W, tensor, f"Z[{j}]")
+        return TangentVector(W, total)
+
+    def _project_tensor(self, W, Z, name):
+        if not isinstance(Z, TTTensor):
+            raise TypeError(
+                f"{name} must be a TTTensor (or Z a RankOneBatch), got {type(Z).__name__}."
+            )
+        check_same_shape(Z.shape, self.shape, name)
+        left, right, _ = W._frames
+        return kernels.project_train(left, right, *Z.astype(W.dtype)._scaled)
+
+    def gradient(self, W: TTTensor, batch: RankOneBatch, g) -> TangentVector:
+        """Riemannian gradient of ``sum_s loss_s(<W, X_s>)``: the projection of ``sum_s g_s X_s``.
+
+        Parameters
+        ----------
+        W : TTTensor
+            A point of the manifold.
+        batch : RankOneBatch
+            The m samples X_s.
+        g : array of shape (m,), or callable
+            Derivatives of the losses in the predictions f_s = <W, X_s>; or a function that is
+            called once, with all of f, and returns them: the forward pass then comes free.
+
+        Returns
+        -------
+        TangentVector
+            In O(d n r^2 (r + m)); categories cost O(d r^2) a sample, whatever n. The same bits for
+            any number of threads.
+
+        Examples
+        --------
+        One step of least squares:
+
+        >>> import numpy as np
+        >>> from ttexm import Manifold, RankOneBatch
+        >>> rng = np.random.default_rng(0)
+        >>> X, y = rng.standard_normal((500, 10)), rng.standard_normal(500)
+        >>> batch, manifold = RankOneBatch.from_columns(X), Manifold((2,) * 10, rank=3)
+        >>> W = manifold.random_point(seed=0)
+        >>> def loss(W):
+        ...     return np.mean((W.contract(batch) - y) ** 2)
+        >>> xi = manifold.gradient(W, batch, lambda f: 2 * (f - y) / len(y))
+        >>> bool(loss(manifold.retract(W, -1e-3 * xi)) < loss(W))
+        True
+        """
+        self._check_point(W)
+        if not isinstance(batch, RankOneBatch):
+            raise TypeError(f"batch must be a RankOneBatch, got {type(batch).__name__}.")
+        check_same_shape(batch.shape, self.shape, "batch")
+        left, right, exponent = W._frames
+
+        def checked(values):
+            values = np.ascontiguousarray(values, W.dtype)
+            if values.shape != (len(batch),):
+                raise ValueError(
+                    f"g must have one number a sample, shape ({len(batch)},), got {values.shape}."
+                )
+            return values
+
+        def derivatives(f, powers):
+            return checked(g(trains.ldexp(f, powers + exponent)))
+
+        columns = batch.astype(W.dtype)._batch
+        given = derivatives if callable(g) else checked(g)
+        period = _gradient_period(batch, W.dtype)
+        return TangentVector(W, kernels.gradient(left, right, columns, len(batch), given, period))
+
+    # -- moving --------------------------------------------------------------------------------
+
+    def retract(self, W: TTTensor, xi: TangentVector) -> TTTensor:
+        """Move from W along a tangent vector: ``W + xi``, rounded back to the manifold's ranks.
+
+        Parameters
+        ----------
+        W : TTTensor
+            The point that `xi` belongs to.
+        xi : TangentVector
+
+        Returns
+        -------
+        TTTensor
+            Differs from ``W + xi`` by O(|xi|^2), and by at most ``sqrt(d - 1)`` (up to a factor of
+            1.0001) times what the best tensor of these ranks does. O(d n r^3).
+
+        Examples
+        --------
+        >>> from ttexm import Manifold, allclose
+        >>> manifold = Manifold(shape=(2,) * 30, rank=3)
+        >>> W = manifold.random_point(seed=0)
+        >>> xi = manifold.random_tangent(W, seed=0)
+        >>> (manifold.retract(W, 1e-4 * xi) - W - 1e-4 * xi.to_tensor()).norm() < 1e-7
+        True
+        """
+        self._check_tangent(xi)
+        if xi.point is not W:
+            raise ValueError("xi is a tangent vector of another point than W.")
+        if not np.isfinite(xi._data).all():
+            raise ValueError("xi must be finite, got NaN or inf in its deltas.")
+        left, right, exponent = W._frames
+        return TTTensor._of(*kernels.retract(left, exponent, right, xi._data), is_left=True)
+
+    def transport(self, xi: TangentVector, W_new: TTTensor) -> TangentVector:
+        """Bring a tangent vector to another point, by projection, in O(d n r^3)."""
+        self._check_tangent(xi)
+        return self.project(W_new, xi.to_tensor())
+
+    def inner(self, xi: TangentVector, eta: TangentVector) -> float:
+        """Return the inner product of two tangent vectors at one point, in O(d n r^2)."""
+        self._check_tangent(xi)
+        self._check_tangent(eta)
+        return xi.inner(eta)
+
+    def norm(self, xi: TangentVector) -> float:
+        """Return the norm of a tangent vector, in O(d n r^2)."""
+        self._check_tangent(xi)
+        return xi.norm()
+
+
+def _gradient_period(batch: RankOneBatch, dtype) -> int:
+    """Cores between range checks in the orthogonal gauges, where |P_{k+1}| <= |P_k| |phi_k|."""
+    numeric = np.isin(batch._batch.kinds, (NUMERIC, VECTOR))
+    widest = max(
+        (n for n, is_numeric in zip(batch.shape, numeric, strict=True) if is_numeric), default=2
+    )
+    high, low = batch.extent
+    up = max(1, high) + math.log2(widest) / 2
+    if batch.ndim * up < np.finfo(dtype).maxexp * 3 / 4:
+        return batch.ndim + 1
+    return kernels.check_period(dtype, max(math.ceil(up), -low))

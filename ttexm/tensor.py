@@ -1,0 +1,525 @@
+"""TTTensor: an immutable tensor in tensor-train format, and its algebra."""
+
+import math
+import numbers
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from . import construct, device, trains
+from .batch import RankOneBatch
+from .compiled import CompiledTensor
+from .drawing import draw_train
+from .indexing import collapse, parse_key, parse_rows
+from .kernels.layout import Train
+from .shapes import check_dtype, check_ranks, check_same_shape, float_array
+
+MAX_SIZE = 2**27  # entries that `full` writes out unasked: 1 GiB of float64
+
+
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class TTTensor:
+    """A tensor of d modes, ``W[i_1, .., i_d] = G_1[i_1] .. G_d[i_d]``, by its d cores.
+
+    Immutable; ``==`` is identity, see `allclose`. All operations work on the cores, in time linear
+    in d; only `full` writes entries out. float32 is promoted to float64 as in numpy.
+
+    Parameters
+    ----------
+    cores : sequence of d arrays of shape (r0, n, r1)
+        Adjacent ranks must agree, the outermost ones be 1. Integers become float64.
+
+    Examples
+    --------
+    >>> from ttexm import TTTensor
+    >>> W = TTTensor.random(shape=(2,) * 160, rank=4, seed=0)
+    >>> W
+    TTTensor(shape=(2,) * 160, ranks=(1, 2, 4, 4, ..., 4, 4, 2, 1), 5032 parameters, float64)
+    >>> W.size == 2**160
+    True
+    >>> (W + W).round().ranks == W.ranks
+    True
+    """
+
+    _train: Train
+
+    __array_ufunc__ = None  # numpy's scalars leave c + W and c * W to this class
+
+    def __init__(self, cores: Sequence[np.ndarray]):
+        if isinstance(cores, np.ndarray) or not isinstance(cores, Sequence):
+            raise TypeError(f"cores must be a list of arrays, got {type(cores).__name__}.")
+        if not cores:
+            raise ValueError("A tensor train needs at least one core, got none.")
+        arrays = [float_array(core, f"cores[{k}]") for k, core in enumerate(cores)]
+        for k, core in enumerate(arrays):
+            if core.ndim != 3 or 0 in core.shape:
+                raise ValueError(
+                    f"cores[{k}] must be of shape (r0, n, r1), all at least 1, got {core.shape}."
+                )
+        for k in range(len(arrays) - 1):
+            left, right = arrays[k].shape[2], arrays[k + 1].shape[0]
+            if left != right:
+                raise ValueError(
+                    f"cores[{k}] and cores[{k + 1}] do not fit together: "
+                    f"right rank {left} against left rank {right}."
+                )
+        for side, rank in (("left", arrays[0].shape[0]), ("right", arrays[-1].shape[2])):
+            if rank != 1:
+                raise ValueError(f"The {side}most rank must be 1, got {rank}.")
+        dtype = np.result_type(*arrays)
+        slots = [core.transpose(1, 0, 2).astype(dtype, copy=False) for core in arrays]
+        object.__setattr__(self, "_train", trains.from_slots(slots))
+
+    @classmethod
+    def _of(cls, train: Train, exponent: int = 0, is_left: bool = False) -> "TTTensor":
+        """2^exponent times a train, without checks; is_left if its gauge is left-orthogonal."""
+        self = object.__new__(cls)
+        object.__setattr__(self, "_train", trains.settle(train, exponent))
+        if is_left:
+            vars(self)["_left"] = train, exponent
+        return self
+
+    def __reduce__(self):
+        return _restore, tuple(self._train)[:3]
+
+    # -- construction --------------------------------------------------------------------------
+
+    random = classmethod(construct.random)
+    zeros = classmethod(construct.zeros)
+    ones = classmethod(construct.ones)
+    rank_one = classmethod(construct.rank_one)
+    from_dense = classmethod(construct.from_dense)
+    cross = classmethod(construct.cross)
+
+    # -- what it is ----------------------------------------------------------------------------
+
+    @cached_property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the d modes."""
+        return tuple(self._train.sizes.tolist())
+
+    @cached_property
+    def ranks(self) -> tuple[int, ...]:
+        """The d + 1 ranks, the outermost ones 1."""
+        return tuple(self._train.ranks.tolist())
+
+    @property
+    def rank(self) -> int:
+        """The largest of the ranks."""
+        return max(self.ranks)
+
+    @property
+    def ndim(self) -> int:
+        """Number of modes d."""
+        return len(self._train.sizes)
+
+    @cached_property
+    def size(self) -> int:
+        """Number of entries, exact."""
+        return math.prod(self.shape)
+
+    @property
+    def n_params(self) -> int:
+        """Number of numbers in the cores."""
+        return len(self._train.data)
+
+    @property
+    def dtype(self) -> np.dtype:
+        """float64 or float32."""
+        return self._train.data.dtype
+
+    @cached_property
+    def cores(self) -> tuple[np.ndarray, ...]:
+        """The cores, read-only arrays of shape ``(r0, n, r1)``."""
+        return tuple(_read_only(slots.transpose(1, 0, 2)) for slots in trains.to_slots(self._train))
+
+    def to_cores(self) -> list[np.ndarray]:
+        """Return copies of the cores, ``(r0, n, r1)``: the format of most TT libraries.
+
+        Lists of such cores are what ttpy, t3f, torchTT, tntorch, teneva and tensorly work with;
+        ``TTTensor(cores)`` is the way back.
+        """
+        return [np.ascontiguousarray(core) for core in self.cores]
+
+    def __repr__(self) -> str:
+        return (
+            f"TTTensor(shape={shorten(self.shape)}, ranks={shorten(self.ranks)}, "
+            f"{self.n_params} parameters, {self.dtype})"
+        )
+
+    def _repr_html_(self) -> str:
+        return draw_train(self.shape, self.ranks, repr(self))
+
+    # -- entries -------------------------------------------------------------------------------
+
+    def full(self, max_size: int = MAX_SIZE) -> np.ndarray:
+        """Write all entries out.
+
+        Parameters
+        ----------
+        max_size : int
+            More entries than this are refused.
+
+        Examples
+        --------
+        >>> from ttexm import TTTensor
+        >>> TTTensor.ones((2, 3)).full()
+        array([[1., 1., 1.],
+               [1., 1., 1.]])
+        """
+        if self.size > max_size:
+            raise ValueError(
+                f"The full tensor of shape {shorten(self.shape)} has {self.size:.3g} entries, "
+                f"more than max_size={max_size}; index it, or raise max_size if it fits in memory."
+            )
+        rows = np.ones((1, 1), self.dtype)
+        for slots in trains.to_slots(self._train):
+            n, r0, r1 = slots.shape
+            rows = (rows @ slots.transpose(1, 0, 2).reshape(r0, n * r1)).reshape(-1, r1)
+        return rows.reshape(self.shape)
+
+    def __array__(self, dtype=None, copy=None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("A TTTensor is no array: copy=False cannot be had.")
+        return self.full().astype(dtype or self.dtype, copy=False)
+
+    def __getitem__(self, key):
+        """Return entries, or the tensor with modes fixed or sliced.
+
+        ``W[1, 0, 2]`` is an entry; ``W[1, :, 2:4]`` and ``W[..., 0]`` are tensors, with the fixed
+        modes gone; ``W[indices]`` for an integer array of shape (m, d) gathers m entries.
+        Negative indices count from the end. O(d r^2) an entry, O(d n r^2) otherwise.
+        """
+        if isinstance(key, (np.ndarray, list)):
+            rows = parse_rows(key, self.shape)
+            return self.contract(RankOneBatch.from_indices(rows, self.shape, self.dtype))
+        items = parse_key(key, self.shape)
+        if all(isinstance(item, int) for item in items):
+            return self[np.array([items])][0]
+        # A copy: a view would be of another numba type where the slice is not contiguous.
+        return self._collapse(
+            [slots[item] for slots, item in zip(trains.to_slots(self._train), items, strict=True)]
+        )
+
+    def sum(self, axis=None):
+        """Sum the entries, over all modes or some of them, in O(d n r^2).
+
+        Parameters
+        ----------
+        axis : None, int or sequence of int
+            The modes to sum over.
+
+        Examples
+        --------
+        >>> from ttexm import TTTensor
+        >>> TTTensor.ones((2,) * 160).sum() == 2.0**160
+        np.True_
+        """
+        axes = range(self.ndim) if axis is None else np.atleast_1d(axis).tolist()
+        for k in axes:
+            if not isinstance(k, int) or not -self.ndim <= k < self.ndim:
+                raise ValueError(f"axis must be among the {self.ndim} modes, got {k!r}.")
+        gone = {k % self.ndim for k in axes}
+        parts = [
+            G.sum(axis=0) if k in gone else G for k, G in enumerate(trains.to_slots(self._train))
+        ]
+        return self._collapse(parts)
+
+    def _collapse(self, parts):
+        cores, exponent = collapse(parts)
+        if all(part.ndim == 2 for part in parts):
+            return trains.ldexp(cores[0], exponent)[0, 0, 0]
+        return TTTensor._of(trains.from_slots(cores), exponent)
+
+    # -- algebra -------------------------------------------------------------------------------
+
+    def __add__(self, other):
+        return self._plus(other, 1)
+
+    __radd__ = __add__
+
+    def __sub__(self, other):
+        return self._plus(other, -1)
+
+    def __rsub__(self, other):
+        return (-self)._plus(other, 1)
+
+    def _plus(self, other, sign):
+        if _is_scalar(other):
+            other, sign = TTTensor.ones(self.shape, self.dtype), sign * other
+        elif not isinstance(other, TTTensor):
+            return NotImplemented
+        left, right = self._matched(other)
+        return TTTensor._of(device.get("cpu").add(left, 1, right, sign))
+
+    def __mul__(self, other):
+        if isinstance(other, TTTensor):
+            return TTTensor._of(device.get("cpu").hadamard(*self._matched(other)))
+        if not _is_scalar(other):
+            return NotImplemented
+        return TTTensor._of(trains.scale(self._train, other))
+
+    __rmul__ = __mul__
+
+    def __truediv__(self, other):
+        if not _is_scalar(other):
+            return NotImplemented
+        if other == 0:
+            raise ZeroDivisionError("A TTTensor cannot be divided by zero.")
+        return TTTensor._of(trains.scale(self._train, 1 / other))
+
+    def __neg__(self):
+        return self * -1
+
+    def _matched(self, other: "TTTensor") -> tuple[Train, Train]:
+        """Both trains, of one dtype, after a check that the shapes agree."""
+        if not isinstance(other, TTTensor):
+            raise TypeError(f"A TTTensor was wanted, got {type(other).__name__}.")
+        check_same_shape(other.shape, self.shape, "The other tensor")
+        dtype = np.result_type(self.dtype, other.dtype)
+        return self.astype(dtype)._train, other.astype(dtype)._train
+
+    def astype(self, dtype) -> "TTTensor":
+        """Return the tensor in another precision, or itself if it has that one."""
+        dtype = check_dtype(dtype)
+        if dtype == self.dtype:
+            return self
+        # float32 has a smaller range: powers of two go where they fit.
+        train, exponent = self._scaled
+        return TTTensor._of(train._replace(data=train.data.astype(dtype)), exponent)
+
+    # -- products and norms --------------------------------------------------------------------
+
+    @cached_property
+    def _scaled(self) -> tuple[Train, int]:
+        """The train with cores of moderate size, and the power of two that it lacks."""
+        return device.get("cpu").normalize_cores(self._train)
+
+    def inner(self, other: "TTTensor") -> float:
+        """Return the inner product ``<W, Z>``, the sum of ``W * Z``, in O(d n r^3).
+
+        Examples
+        --------
+        >>> from ttexm import TTTensor
+        >>> W = TTTensor.random(shape=(3,) * 50, rank=5, seed=1)
+        >>> bool(abs(W.inner(W) / W.norm() ** 2 - 1) < 1e-12)
+        True
+        """
+        return float(trains.ldexp(*self._inner(other)))
+
+    def log_inner(self, other: "TTTensor") -> tuple[float, float]:
+        """Return the sign of ``<W, Z>`` and the logarithm of its magnitude, whatever its size.
+
+        Examples
+        --------
+        >>> from ttexm import TTTensor
+        >>> W = TTTensor.ones((2,) * 5000)
+        >>> W.inner(W), W.log_inner(-W)  # 2^5000 is no float
+        (inf, (-1.0, 3465.735...))
+        """
+        mantissa, exponent = self._inner(other)
+        return float(np.sign(mantissa)), float(trains.log_abs(mantissa, exponent))
+
+    def _inner(self, other):
+        self._matched(other)
+        dtype = np.result_type(self.dtype, other.dtype)
+        (left, e), (right, f) = self.astype(dtype)._scaled, other.astype(dtype)._scaled
+        mantissa, exponent = device.get("cpu").inner_product(left, right)
+        return mantissa, exponent + e + f
+
+    def norm(self) -> float:
+        """Return the Frobenius norm, in O(d n r^3).
+
+        Accurate to rounding of the largest cancelling terms, not of their squares:
+        ``(W - Z).norm()`` is good to ``1e-15 |W|``, where ``sqrt(<W - Z, W - Z>)`` stops at 1e-8.
+        """
+        return float(trains.ldexp(*self._norm))
+
+    def log_norm(self) -> float:
+        """Return the logarithm of the norm, whatever its size; ``-inf`` for the zero tensor."""
+        return float(trains.log_abs(*self._norm))
+
+    @cached_property
+    def _norm(self) -> tuple[float, int]:
+        train, exponent = self._scaled
+        mantissa, power = device.get("cpu").norm(train)
+        return mantissa, power + exponent
+
+    # -- gauges and ranks ----------------------------------------------------------------------
+
+    def round(self, rank=None, eps: float | None = None) -> "TTTensor":
+        """Lower the ranks by TT-SVD, in O(d n r^3).
+
+        Parameters
+        ----------
+        rank : int or sequence of d + 1 int, optional
+            Ranks that are not to be exceeded.
+        eps : float, optional
+            Relative error that may be made; by default what rounding errors make anyway.
+
+        Returns
+        -------
+        TTTensor
+            Z with ``|W - Z| <= eps |W|``, up to rounding, if `rank` leaves room for it; else within
+            ``sqrt(d - 1)`` times the error of the best tensor of these ranks.
+
+        Examples
+        --------
+        >>> from ttexm import TTTensor
+        >>> W = TTTensor.random(shape=(4,) * 10, rank=3, seed=0)
+        >>> (W + W - 0.5 * W).round(eps=1e-12).ranks == W.ranks
+        True
+        """
+        trains.check_finite(self._train, "round")
+        most = check_ranks(self.shape, self.rank if rank is None else rank)
+        eps = trains.relative_eps(eps or 0.0, self.dtype, self.ndim)
+        train, exponent = self._scaled
+        train, power = trains.round(train, most, eps)
+        return TTTensor._of(train, exponent + power)
+
+    def orthogonalize(self, center: int = -1) -> "TTTensor":
+        """Return the tensor with orthogonal cores around a center, in O(d n r^3).
+
+        Cores before `center` are left-orthogonal, those after it right-orthogonal, so the center
+        core has the tensor's norm. Ranks that exceed what the shape allows are lowered.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm import TTTensor
+        >>> W = TTTensor.random(shape=(4,) * 10, rank=3, seed=0).orthogonalize(center=6)
+        >>> bool(np.isclose(np.linalg.norm(W.cores[6]), W.norm()))
+        True
+        """
+        d = self.ndim
+        if not isinstance(center, numbers.Integral) or not -d <= center < d:
+            raise ValueError(
+                f"center must be one of the {d} modes, from 0 to {d - 1}, got {center!r}."
+            )
+        trains.check_finite(self._train, "orthogonalize")
+        (train, exponent), center = self._scaled, int(center) % d
+        train, power = trains.orthogonalize(train, center)
+        core = train.data[train.offsets[center] : train.offsets[center + 1]]
+        core[:] = trains.ldexp(core, exponent + power)
+        if not np.isfinite(core).all():
+            raise OverflowError(
+                f"The norm, exp({self.log_norm():.6g}), does not fit into the center core; "
+                f"divide the tensor first."
+            )
+        return TTTensor._of(train)
+
+    @cached_property
+    def _left(self) -> tuple[Train, int]:
+        """The left-orthogonal gauge, and the power of two that it lacks."""
+        trains.check_finite(self._train, "A tangent space")
+        train, exponent = self._scaled
+        train, power = device.get("cpu").orthogonalize(train, self.ndim - 1)
+        return train, exponent + power
+
+    @cached_property
+    def _frames(self) -> trains.Frames:
+        """Both orthogonal gauges, kept: all that is projected at this point shares them."""
+        return trains.frames(*self._left)
+
+    # -- contraction ---------------------------------------------------------------------------
+
+    def contract(self, batch: RankOneBatch) -> np.ndarray:
+        """Return ``<W, X_s>`` for each rank-1 tensor of a batch.
+
+        Costs O(d n r^2) a sample, O(d r^2) for categorical modes, on several threads. Products are
+        kept within range on the way; only a result that is itself too large becomes inf.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch, TTTensor
+        >>> W = TTTensor.ones((2, 2, 2))
+        >>> W.contract(RankOneBatch.from_columns([[1.0, 2.0, 3.0]]))  # (1 + 1)(1 + 2)(1 + 3)
+        array([24.])
+        """
+        return trains.ldexp(*self._contract(batch))
+
+    def log_contract(self, batch: RankOneBatch) -> tuple[np.ndarray, np.ndarray]:
+        """Return signs and logarithms of the magnitudes of ``<W, X_s>``, whatever their size.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm import RankOneBatch, TTTensor
+        >>> batch = RankOneBatch.from_columns(np.ones((1, 5000)))
+        >>> TTTensor.ones((2,) * 5000).log_contract(batch)
+        (array([1.]), array([3465.7359028]))
+        """
+        mantissas, exponents = self._contract(batch)
+        return np.sign(mantissas), trains.log_abs(mantissas, exponents)
+
+    def _contract(self, batch):
+        W = self
+        if isinstance(batch, RankOneBatch):
+            check_same_shape(batch.shape, self.shape, "The batch")
+            W = self.astype(np.result_type(self.dtype, batch.dtype))
+        (train, exponent), dense = W._scaled, np.zeros(self.ndim, np.bool_)
+        mantissas, exponents = trains.contract(train, dense, W._growth, batch)
+        return mantissas, exponents + exponent
+
+    @cached_property
+    def _growth(self) -> trains.Growth:
+        return trains.growth(self._scaled[0])
+
+    def compile(self) -> CompiledTensor:
+        """Prepare the tensor for many contractions, in O(d n r^3); they then take half the time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm import RankOneBatch, TTTensor
+        >>> W = TTTensor.random(shape=(2,) * 30, rank=8, seed=0)
+        >>> batch = RankOneBatch.from_columns(np.random.default_rng(0).standard_normal((1000, 30)))
+        >>> fast = W.compile()
+        >>> bool(np.allclose(fast.contract(batch), W.contract(batch)))
+        True
+        """
+        trains.check_finite(self._train, "compile")
+        return CompiledTensor._of(*self._scaled)
+
+
+def allclose(W: TTTensor, Z: TTTensor, rtol: float = 1e-9, atol: float = 0.0) -> bool:
+    """Return whether ``|W - Z| <= atol + rtol |Z|`` in the Frobenius norm, in O(d n r^3).
+
+    Examples
+    --------
+    >>> from ttexm import TTTensor, allclose
+    >>> W = TTTensor.random(shape=(2,) * 100, rank=3, seed=0)
+    >>> allclose(2 * W, W + W)
+    True
+    """
+    for name, tolerance in (("rtol", rtol), ("atol", atol)):
+        if not tolerance >= 0:
+            raise ValueError(f"{name} must be at least 0, got {tolerance!r}.")
+    with np.errstate(divide="ignore"):
+        allowed = np.logaddexp(np.log(atol), np.log(rtol) + Z.log_norm())
+    return bool((W - Z).log_norm() <= allowed)
+
+
+def _restore(data, ranks, sizes):
+    return TTTensor._of(device.get("cpu").make_train(data, ranks, sizes))
+
+
+def _read_only(array):
+    array.flags.writeable = False
+    return array
+
+
+def _is_scalar(x) -> bool:
+    return isinstance(x, numbers.Real) or (isinstance(x, np.ndarray) and x.ndim == 0)
+
+
+def shorten(values: tuple[int, ...]) -> str:
+    """A tuple for people: (2,) * 160, or (1, 2, 4, ..., 4, 2, 1)."""
+    if len(values) <= 8:
+        return str(values)
+    if len(set(values)) == 1:
+        return f"({values[0]},) * {len(values)}"
+    head, tail = ", ".join(map(str, values[:4])), ", ".join(map(str, values[-4:]))
+    return f"({head}, ..., {tail})"
