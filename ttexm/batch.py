@@ -1,5 +1,6 @@
 """A batch of rank-1 tensors: what a tensor train is contracted with."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,6 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from . import device
+from .kernels import workspace
 from .kernels.layout import CATEGORY, INDEX, NUMERIC, PADDING, VECTOR, Batch
 from .shapes import check_dtype, check_shape, float_array
 
@@ -243,6 +245,22 @@ class RankOneBatch:
             high, low = max(high, top), min(low, bottom)
         return high, low
 
+    def gradient_period(self, dtype) -> int:
+        """Cores between range checks in orthogonal gauges, where |P_{k+1}| <= |P_k| |phi_k|."""
+        if dtype not in self._periods:
+            numeric = np.isin(self._batch.kinds, (NUMERIC, VECTOR))
+            widest = int(np.where(numeric, self.shape, 2).max())
+            high, low = self.extent
+            up = max(1, high) + math.log2(widest) / 2
+            safe = self.ndim * up < np.finfo(dtype).maxexp * 3 / 4
+            often = device.get("cpu").check_period(dtype, max(math.ceil(up), -low))
+            self._periods[dtype] = self.ndim + 1 if safe else often
+        return self._periods[dtype]
+
+    @cached_property
+    def _periods(self) -> dict:
+        return {}
+
     def vectors(self, k: int) -> np.ndarray:
         """Return the feature vectors of mode k, of shape (m, n_k), written out.
 
@@ -292,20 +310,20 @@ class RankOneBatch:
             parts[name] = columns.reshape(-1)
         batch = RankOneBatch(self.shape, m, self._batch._replace(**parts, stride=columns.shape[1]))
         # Bounds of the whole are bounds of the part: mini-batches need no pass of their own.
-        vars(batch)["extent"] = self.extent
+        vars(batch).update(extent=self.extent, _periods=self._periods)
         return batch
 
 
 def _empty_columns(n_columns, m, dtype):
     """(n_columns, padded m) array with aligned rows, zero beyond m."""
     stride = max(PADDING, -(-m // PADDING) * PADDING)
-    columns = device.get("cpu").aligned(n_columns * stride, dtype).reshape(n_columns, stride)
+    columns = workspace.aligned(n_columns * stride, dtype).reshape(n_columns, stride)
     columns[:, m:] = 0
     return columns
 
 
 def _aligned_copy(arrays, dtype):
-    out = device.get("cpu").aligned(sum(map(len, arrays)), dtype)
+    out = workspace.aligned(sum(map(len, arrays)), dtype)
     np.concatenate(arrays, out=out, casting="same_kind")
     return out
 

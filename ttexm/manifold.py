@@ -1,6 +1,5 @@
 """The manifold of tensors of fixed TT-rank, and its tangent vectors."""
 
-import math
 import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ import numpy as np
 
 from . import device, trains
 from .batch import RankOneBatch
-from .kernels.layout import NUMERIC, VECTOR
 from .shapes import check_ranks, check_same_shape, check_shape
 from .tensor import TTTensor, shorten
 
@@ -48,7 +46,7 @@ class TangentVector:
     @cached_property
     def deltas(self) -> tuple[np.ndarray, ...]:
         """The deltas dG_k, read-only arrays of shape ``(r0, n, r1)``."""
-        train = self.point._frames.left._replace(data=self._data)
+        train = self.point._frames[0]._replace(data=self._data)
         views = [slots.transpose(1, 0, 2) for slots in trains.to_slots(train)]
         for view in views:
             view.flags.writeable = False
@@ -117,8 +115,8 @@ class TangentVector:
         >>> xi.to_tensor().ranks
         (1, 4, 4, 4, 4, 1)
         """
-        frames = self.point._frames
-        return TTTensor._of(kernels.assemble_tangent(frames.left, frames.right, self._data))
+        left, right, _ = self.point._frames
+        return TTTensor._of(kernels.assemble_tangent(left, right, self._data))
 
 
 def _normalized(data):
@@ -236,9 +234,9 @@ class Manifold:
         if not isinstance(W, TTTensor):
             raise TypeError(f"A point must be a TTTensor, got {type(W).__name__}.")
         check_same_shape(W.shape, self.shape, "W")
-        for k, (found, wanted) in enumerate(zip(W.ranks, self.ranks, strict=True)):
-            if found != wanted:
-                raise ValueError(f"W must have rank {wanted} at bond {k}, got {found}.")
+        if W.ranks != self.ranks:
+            k = next(k for k in range(len(self.ranks)) if W.ranks[k] != self.ranks[k])
+            raise ValueError(f"W must have rank {self.ranks[k]} at bond {k}, got {W.ranks[k]}.")
 
     def _check_tangent(self, xi):
         if not isinstance(xi, TangentVector):
@@ -252,10 +250,9 @@ class Manifold:
         ----------
         seed : None, int or numpy.random.Generator
         """
-        W = TTTensor.random(self.shape, self.ranks, seed, dtype)
-        train, _ = W._left
-        norm = np.linalg.norm(train.data[train.offsets[-2] :])
-        return TTTensor._of(trains.scale(train, 1 / norm), is_left=True)
+        left, _, _ = TTTensor.random(self.shape, self.ranks, seed, dtype)._frames
+        norm = np.linalg.norm(left.data[left.offsets[-2] :])
+        return TTTensor._of(trains.scale(left, 1 / norm), is_left=True)
 
     def random_tangent(self, W: TTTensor, seed=None) -> TangentVector:
         """Return a tangent vector at W of norm 1, in a uniformly random direction. O(d n r^3).
@@ -265,7 +262,7 @@ class Manifold:
         seed : None, int or numpy.random.Generator
         """
         self._check_point(W)
-        left = W._frames.left
+        left, _, _ = W._frames
         data = np.random.default_rng(seed).standard_normal(len(left.data), W.dtype)
         data = kernels.fix_gauge(left, data)
         return TangentVector(W, data / np.linalg.norm(data))
@@ -273,7 +270,7 @@ class Manifold:
     def zero_tangent(self, W: TTTensor) -> TangentVector:
         """Return the zero vector of the tangent space at W."""
         self._check_point(W)
-        return TangentVector(W, np.zeros_like(W._frames.left.data))
+        return TangentVector(W, np.zeros_like(W._frames[0].data))
 
     # -- projection ----------------------------------------------------------------------------
 
@@ -316,7 +313,7 @@ class Manifold:
             raise ValueError(
                 f"weights must be {len(tensors)}, one a tensor, got shape {weights.shape}."
             )
-        total = np.zeros_like(W._frames.left.data)
+        total = np.zeros_like(W._frames[0].data)
         for j, (tensor, weight) in enumerate(zip(tensors, weights, strict=True)):
             total += W.dtype.type(weight) * self._project_tensor(W, tensor, f"Z[{j}]")
         return TangentVector(W, total)
@@ -384,7 +381,7 @@ class Manifold:
 
         columns = batch.astype(W.dtype)._batch
         given = derivatives if callable(g) else checked(g)
-        period = _gradient_period(batch, W.dtype)
+        period = batch.gradient_period(W.dtype)
         return TangentVector(W, kernels.gradient(left, right, columns, len(batch), given, period))
 
     # -- moving --------------------------------------------------------------------------------
@@ -436,16 +433,3 @@ class Manifold:
         """Return the norm of a tangent vector, in O(d n r^2)."""
         self._check_tangent(xi)
         return xi.norm()
-
-
-def _gradient_period(batch: RankOneBatch, dtype) -> int:
-    """Cores between range checks in the orthogonal gauges, where |P_{k+1}| <= |P_k| |phi_k|."""
-    numeric = np.isin(batch._batch.kinds, (NUMERIC, VECTOR))
-    widest = max(
-        (n for n, is_numeric in zip(batch.shape, numeric, strict=True) if is_numeric), default=2
-    )
-    high, low = batch.extent
-    up = max(1, high) + math.log2(widest) / 2
-    if batch.ndim * up < np.finfo(dtype).maxexp * 3 / 4:
-        return batch.ndim + 1
-    return kernels.check_period(dtype, max(math.ceil(up), -low))

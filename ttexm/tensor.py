@@ -44,6 +44,7 @@ class TTTensor:
     """
 
     _train: Train
+    _is_left: bool
 
     __array_ufunc__ = None  # numpy's scalars leave c + W and c * W to this class
 
@@ -71,14 +72,14 @@ class TTTensor:
         dtype = np.result_type(*arrays)
         slots = [core.transpose(1, 0, 2).astype(dtype, copy=False) for core in arrays]
         object.__setattr__(self, "_train", trains.from_slots(slots))
+        object.__setattr__(self, "_is_left", False)
 
     @classmethod
     def _of(cls, train: Train, exponent: int = 0, is_left: bool = False) -> "TTTensor":
-        """2^exponent times a train, without checks; is_left if its gauge is left-orthogonal."""
+        """2^exponent times a train, without checks; is_left: it is left-orthogonal."""
         self = object.__new__(cls)
         object.__setattr__(self, "_train", trains.settle(train, exponent))
-        if is_left:
-            vars(self)["_left"] = train, exponent
+        object.__setattr__(self, "_is_left", is_left and exponent == 0)
         return self
 
     def __reduce__(self):
@@ -141,7 +142,7 @@ class TTTensor:
         Lists of such cores are what ttpy, t3f, torchTT, tntorch, teneva and tensorly work with;
         ``TTTensor(cores)`` is the way back.
         """
-        return [np.ascontiguousarray(core) for core in self.cores]
+        return [np.array(core, order="C") for core in self.cores]
 
     def __repr__(self) -> str:
         return (
@@ -411,17 +412,17 @@ class TTTensor:
         return TTTensor._of(train)
 
     @cached_property
-    def _left(self) -> tuple[Train, int]:
-        """The left-orthogonal gauge, and the power of two that it lacks."""
-        trains.check_finite(self._train, "A tangent space")
-        train, exponent = self._scaled
-        train, power = device.get("cpu").orthogonalize(train, self.ndim - 1)
-        return train, exponent + power
+    def _frames(self) -> tuple[Train, Train, int]:
+        """Both orthogonal gauges and the power of two they lack: all projections here share them.
 
-    @cached_property
-    def _frames(self) -> trains.Frames:
-        """Both orthogonal gauges, kept: all that is projected at this point shares them."""
-        return trains.frames(*self._left)
+        Only for ranks that the shape allows, as those of a manifold are.
+        """
+        trains.check_finite(self._train, "A tangent space")
+        if self._is_left:
+            return device.get("cpu").both_gauges(self._train, is_left=True)
+        train, exponent = self._scaled
+        left, right, power = device.get("cpu").both_gauges(train, is_left=False)
+        return left, right, exponent + power
 
     # -- contraction ---------------------------------------------------------------------------
 

@@ -16,17 +16,6 @@ from .kernels.layout import Train
 kernels = device.get("cpu")
 
 
-class Frames(NamedTuple):
-    """A tensor in both orthogonal gauges; W is 2^exponent times either.
-
-    left: U_0 .. U_{d-2} S, left-orthogonal; right: S' V_1 .. V_{d-1}, right-orthogonal, reversed.
-    """
-
-    left: Train
-    right: Train
-    exponent: int
-
-
 class Growth(NamedTuple):
     """Powers of two by which one core can raise or lower a partial product, vectors of ones."""
 
@@ -36,6 +25,8 @@ class Growth(NamedTuple):
 
 def ldexp(mantissa, exponent):
     """mantissa 2^exponent; inf or 0 where that does not fit, without a warning."""
+    if not (exponent if isinstance(exponent, int) else np.any(exponent)):
+        return mantissa
     with np.errstate(over="ignore", under="ignore"):
         return np.ldexp(mantissa, np.clip(exponent, -5000, 5000))
 
@@ -55,10 +46,10 @@ def from_slots(slots: list[np.ndarray]) -> Train:
 
 def to_slots(train: Train) -> list[np.ndarray]:
     """Views of the cores, (n, r0, r1)."""
-    data, ranks, sizes, offsets = train
-    ends, ranks, sizes = offsets.tolist(), ranks.tolist(), sizes.tolist()
+    ends, ranks, sizes = train.offsets.tolist(), train.ranks.tolist(), train.sizes.tolist()
     return [
-        data[ends[k] : ends[k + 1]].reshape(n, ranks[k], ranks[k + 1]) for k, n in enumerate(sizes)
+        train.data[ends[k] : ends[k + 1]].reshape(n, ranks[k], ranks[k + 1])
+        for k, n in enumerate(sizes)
     ]
 
 
@@ -84,7 +75,7 @@ def scale(train: Train, factor: float) -> Train:
 
 
 def check_finite(train: Train, what: str) -> None:
-    if not np.isfinite(train.data).all():
+    if kernels.extent(train.data)[0] > np.finfo(train.data.dtype).maxexp:
         k = next(k for k, G in enumerate(to_slots(train)) if not np.isfinite(G).all())
         raise ValueError(f"{what} needs finite cores, but cores[{k}] has NaN or inf.")
 
@@ -111,14 +102,6 @@ def orthogonalize(train: Train, center: int) -> tuple[Train, int]:
     train, left = kernels.orthogonalize(train, center)
     train, right = kernels.orthogonalize(kernels.reverse(train), len(train.sizes) - 1 - center)
     return kernels.reverse(train), left + right
-
-
-def frames(left: Train, exponent: int) -> Frames:
-    """Both orthogonal gauges of 2^exponent times a left-orthogonal train."""
-    right, power = kernels.orthogonalize(kernels.reverse(left), len(left.sizes) - 1)
-    center = right.data[right.offsets[-2] :]
-    center[:] = ldexp(center, power)
-    return Frames(left, right, exponent)
 
 
 def growth(train: Train) -> Growth:

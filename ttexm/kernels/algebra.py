@@ -1,15 +1,17 @@
 """Sums and products of trains, core by core, and the range of their numbers."""
 
-import math
+import numpy as np
 
-from .compile import inner, kernel
+from .compile import kernel
 from .dense import copy, fill, normalize, scale_by_power
+from .layout import Train
 from .tiles import pointer, shift
 
 
 @kernel
 def add(left, a, right, b, data):
     """Cores of a W + b Z: block matrices [[G 0] [0 G']], the factors in the first core."""
+    left, right = Train(*left), Train(*right)
     d = len(left.sizes)
     to = pointer(data)
     for k in range(d):
@@ -34,6 +36,7 @@ def add(left, a, right, b, data):
 @kernel
 def hadamard(left, right, data):
     """Cores of the entrywise product: Kronecker products of the slots."""
+    left, right = Train(*left), Train(*right)
     to = pointer(data)
     for k in range(len(left.sizes)):
         p0, p1, q0, q1 = left.ranks[k], left.ranks[k + 1], right.ranks[k], right.ranks[k + 1]
@@ -51,6 +54,7 @@ def hadamard(left, right, data):
 @kernel
 def normalize_cores(train, data):
     """Copy the cores with their powers of two taken out; (sum of the exponents, cores changed)."""
+    train = Train(*train)
     total, changed = 0, 0
     for k in range(len(train.sizes)):
         n = train.offsets[k + 1] - train.offsets[k]
@@ -65,6 +69,7 @@ def normalize_cores(train, data):
 @kernel
 def spread_power(train, exponent, data):
     """Copy the cores times a power of two, 2^exponent in all, an even share for each."""
+    train = Train(*train)
     d = len(train.sizes)
     for k in range(d):
         n = train.offsets[k + 1] - train.offsets[k]
@@ -74,19 +79,16 @@ def spread_power(train, exponent, data):
 
 
 @kernel
-def extent(values):
-    """Exponents of the largest and of the smallest non-zero magnitude; 0, 0 if there is none."""
-    highest, lowest = 0.0, math.inf
-    for i in range(len(values)):
-        magnitude = abs(values[i])
+def extent(bits):
+    """Largest and smallest non-zero magnitude among floating-point numbers that are given as bits.
+
+    Without its sign bit a float compares like an integer: NaN and inf come out on top, and LLVM can
+    vectorise what it could not for floats. Of zeros alone, the smallest is the largest integer.
+    """
+    sign = ~np.int64(-1 << (8 * bits.itemsize - 1))
+    highest, lowest = np.int64(0), sign
+    for i in range(len(bits)):
+        magnitude = bits[i] & sign
         highest = max(highest, magnitude)
-        if magnitude > 0:
-            lowest = min(lowest, magnitude)
-    if highest == 0:
-        return 0, 0
-    return _exponent(highest), _exponent(lowest)
-
-
-@inner
-def _exponent(x):
-    return math.frexp(x)[1] if math.isfinite(x) else 1024
+        lowest = min(lowest, (magnitude - 1) & sign)
+    return highest, lowest + 1

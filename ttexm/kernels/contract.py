@@ -9,8 +9,8 @@ import math
 from typing import NamedTuple
 
 from .compile import inner, kernel
-from .dense import add_transposed_product, copy, fill, largest, normalize, product
-from .layout import INDEX, NUMERIC, VECTOR
+from .dense import add_transposed_product, copy, fill, normalize, product
+from .layout import INDEX, NUMERIC, VECTOR, Batch, Train
 from .tiles import GROUP, TILE_BYTES, absorb_tile, element, itemsize, lookup_tile, pointer, shift
 
 _pair_2, _pair_1 = absorb_tile(2, slots=2), absorb_tile(1, slots=2)
@@ -33,13 +33,26 @@ class Mode(NamedTuple):
 
 
 @inner
+def pointers(batch):
+    """The batch by pointers, which cost nothing to pass on; the batch must outlive them."""
+    return Batch(
+        pointer(batch.kinds),
+        pointer(batch.columns),
+        pointer(batch.scales),
+        pointer(batch.values),
+        pointer(batch.codes),
+        batch.stride,
+    )
+
+
+@inner
 def mode_of(batch, k, start):
-    """Mode k of the batch, from sample `start` on."""
+    """Mode k of a batch of pointers, from sample `start` on."""
+    kind = batch.kinds[k]
     here = batch.columns[k] * batch.stride + start
-    codes = batch.kinds[k] != NUMERIC and batch.kinds[k] != VECTOR
-    x = shift(pointer(batch.values), 0 if codes else here)
-    c = shift(pointer(batch.codes), here if codes else 0)
-    return Mode(batch.kinds[k], batch.scales[k], x, c, batch.stride)
+    is_numeric = kind in (NUMERIC, VECTOR)
+    x, codes = shift(batch.values, here * is_numeric), shift(batch.codes, here * (not is_numeric))
+    return Mode(kind, batch.scales[k], x, codes, batch.stride)
 
 
 @inner
@@ -116,7 +129,7 @@ def absorb(G, n, r0, r1, identity, mode, v, row, width, out):
     for numeric modes, O(r0 r1) for categories whatever n, one slot less in the identity gauge.
     """
     slot = r0 * r1
-    if mode.kind == NUMERIC or mode.kind == VECTOR:
+    if mode.kind in (NUMERIC, VECTOR):
         done, ahead = 1, 1
         if mode.kind == VECTOR:
             done, ahead = 0, 0
@@ -182,8 +195,9 @@ def contract(train, identity, batch, start, stop, block, period, mantissas, expo
 
     Scratch: work, of (2 max(r) + 1) block elements.
     """
-    room = largest(train.ranks) * block
-    v = pointer(work)
+    train = Train(*train)
+    room = train.rank * block
+    v, columns = pointer(work), pointers(Batch(*batch))
     out, peaks = shift(v, room), shift(v, 2 * room)
     for s0 in range(start, stop, block):
         count = min(block, stop - s0)
@@ -194,7 +208,7 @@ def contract(train, identity, batch, start, stop, block, period, mantissas, expo
         for k in range(len(train.sizes)):
             G, n = shift(pointer(train.data), train.offsets[k]), train.sizes[k]
             r0, r1 = train.ranks[k], train.ranks[k + 1]
-            absorb(G, n, r0, r1, identity[k], mode_of(batch, k, s0), v, block, width, out)
+            absorb(G, n, r0, r1, identity[k], mode_of(columns, k, s0), v, block, width, out)
             v, out = out, v
             if (k + 1) % period == 0:
                 rescale(v, r1, block, count, powers, peaks)
@@ -207,7 +221,8 @@ def inner_product(left, right, work):
 
     Scratch: work, of 3 max(r) max(r') elements.
     """
-    room = largest(left.ranks) * largest(right.ranks)
+    left, right = Train(*left), Train(*right)
+    room = left.rank * right.rank
     E = pointer(work)
     new, half = shift(E, room), shift(E, 2 * room)
     fill(E, 1, 1)

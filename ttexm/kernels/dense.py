@@ -7,7 +7,7 @@ work itself. Nothing depends on the number of BLAS threads.
 import math
 
 from .compile import inner
-from .tiles import GROUP, absorb_tile, element, shift
+from .tiles import GROUP, absorb_tile, element, itemsize, shift
 
 PANEL = 8  # reflections that are applied together
 
@@ -15,14 +15,6 @@ _tile_4x2 = absorb_tile(4, vectors=2, lanes=GROUP, weighted=False)
 _tile_4x1 = absorb_tile(4, vectors=1, lanes=GROUP, weighted=False)
 _tile_1x2 = absorb_tile(1, vectors=2, lanes=GROUP, weighted=False)
 _tile_1x1 = absorb_tile(1, vectors=1, lanes=GROUP, weighted=False)
-
-
-@inner
-def largest(a):
-    peak = a[0]
-    for i in range(1, len(a)):
-        peak = max(peak, a[i])
-    return peak
 
 
 @inner
@@ -56,6 +48,15 @@ def scale_by_power(a, n, exponent):
         for i in range(n):
             a[i] *= factor
         exponent -= step
+
+
+@inner
+def fold_power(a, n, exponent):
+    """a <- a 2^exponent as far as that is safe for entries near 1; returns what is left over."""
+    reach = 900 if itemsize(a) == 8 else 100
+    step = max(-reach, min(reach, exponent))
+    scale_by_power(a, n, step)
+    return exponent - step
 
 
 @inner
@@ -140,32 +141,73 @@ def _padded(q):
 def householder(a, p, q, r, work):
     """QR of a (p, q): a becomes Q (p, k), r becomes R (k, q) with diagonal >= 0, k = min(p, q).
 
-    Q is orthonormal to rounding whatever the rank of a. O(p q k), by panels of reflections that are
-    applied together. Scratch: work, of `householder_scratch(p, q)` elements.
+    Q is orthonormal to rounding whatever the rank of a. O(p q k). Scratch: work, of
+    `householder_scratch(p, q)` elements.
     """
-    k, width = min(p, q), _padded(q)
-    V, T = work, shift(work, k * p)
-    w, A = shift(T, k * PANEL), shift(T, (k + 2 * width) * PANEL)
-    triangularize(a, p, q, r, work)
-    width = _padded(k)
-    fill(A, p * width, 0)
-    for j in range(k):
-        A[j * width + j] = element(A, 1)
-    for start in range((k - 1) // PANEL * PANEL, -1, -PANEL):
-        v, t, n = shift(V, start * (p + 1)), shift(T, start * PANEL), min(PANEL, k - start)
-        rest = shift(A, start * (width + 1))
-        _reflect(v, p, p - start, t, n, False, rest, width, width - start, w)
+    k = min(p, q)
+    if q <= PANEL:
+        Q, row, column = shift(work, q * p), 1, p
+        _factorize_columns(a, p, q, r, work, Q)
+    else:
+        Q, row, column = shift(work, k * (p + PANEL) + 2 * PANEL * _padded(q)), _padded(k), 1
+        triangularize(a, p, q, r, work)
+        _form_q(work, p, k, shift(work, k * (p + PANEL)), Q)
     for j in range(k):
         sign = element(a, math.copysign(1.0, r[j * q + j]))
         for i in range(j, q):
             r[j * q + i] *= sign
         for i in range(p):
-            a[i * k + j] = sign * A[i * width + j]
+            a[i * k + j] = sign * Q[i * row + j * column]
+
+
+@inner
+def _factorize_columns(a, p, q, r, C, Q):
+    """R and Q^T (k, p), up to signs, by single reflections: the fastest way for few columns."""
+    k = min(p, q)
+    transpose(a, p, q, C)
+    fill(r, k * q, 0)
+    for j in range(k):
+        v = shift(C, j * (p + 1))
+        r[j * q + j] = _reflector(v, 1, p - j, v)
+        for c in range(j + 1, q):
+            _reflect_column(v, p - j, shift(C, c * p + j))
+            r[j * q + c] = C[c * p + j]
+    fill(Q, k * p, 0)
+    for j in range(k - 1, -1, -1):
+        Q[j * (p + 1)] = element(Q, 1)
+        for c in range(j, k):
+            _reflect_column(shift(C, j * (p + 1)), p - j, shift(Q, c * p + j))
+
+
+@inner
+def _reflect_column(v, p, u):
+    """u <- u - v v^T u."""
+    dot = element(v, 0)
+    for i in range(p):
+        dot += u[i] * v[i]
+    for i in range(p):
+        u[i] -= dot * v[i]
+
+
+@inner
+def _form_q(V, p, k, w, Q):
+    """Q (p, k), in rows of _padded(k): the reflections of `triangularize`, applied to 1."""
+    T, width = shift(V, k * p), _padded(k)
+    fill(Q, p * width, 0)
+    for j in range(k):
+        Q[j * (width + 1)] = element(Q, 1)
+    for start in range((k - 1) // PANEL * PANEL, -1, -PANEL):
+        v, t, n = shift(V, start * (p + 1)), shift(T, start * PANEL), min(PANEL, k - start)
+        rest = shift(Q, start * (width + 1))
+        _reflect(v, p, p - start, t, n, False, rest, width, width - start, w)
 
 
 @inner
 def triangularize(a, p, q, r, work):
-    """r becomes R (k, q) of the QR of a (p, q), up to signs of rows; reflections stay in work."""
+    """r becomes R (k, q) of the QR of a (p, q), up to signs of rows; reflections stay in work.
+
+    By panels of reflections that are applied together.
+    """
     k, width = min(p, q), _padded(q)
     V, T = work, shift(work, k * p)
     w, A = shift(T, k * PANEL), shift(T, (k + 2 * width) * PANEL)
@@ -176,15 +218,13 @@ def triangularize(a, p, q, r, work):
     for start in range(0, k, PANEL):
         stop = min(start + PANEL, k)
         for j in range(start, stop):
-            v, t = shift(V, j * (p + 1)), shift(T, j * PANEL)
+            v = shift(V, j * (p + 1))
             r[j * q + j] = _reflector(shift(A, j * (width + 1)), width, p - j, v)
             # From a whole group on: the finished columns that this hits are not read again.
             first = (j + 1) // GROUP * GROUP
             last = min(start + PANEL, width)
             if first < last:
-                t[0] = element(t, -1)
-                rest = shift(A, j * width + first)
-                _reflect(v, p, p - j, t, 1, True, rest, width, last - first, w)
+                _reflect_once(v, p - j, shift(A, j * width + first), width, last - first, w)
         v, t = shift(V, start * (p + 1)), shift(T, start * PANEL)
         _join_reflectors(v, p, p - start, stop - start, t)
         last = start + PANEL
@@ -214,6 +254,16 @@ def _reflector(column, stride, p, v):
     for i in range(1, p):
         v[i] *= scale
     return element(v, -math.copysign(norm, head))
+
+
+@inner
+def _reflect_once(v, p, A, lda, q, w):
+    """A <- A - v v^T A for p rows and q columns of A."""
+    fill(w, q, 0)
+    add_strided_product(w, q, v, p, 1, A, lda, 1, p, q)
+    for i in range(q):
+        w[i] = -w[i]
+    add_strided_product(A, lda, v, 1, 1, w, q, p, 1, q)
 
 
 @inner

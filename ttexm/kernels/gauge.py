@@ -6,7 +6,8 @@ after it. Matrices T are stored by bond: T_k (r_k, r_k) after those of the bonds
 """
 
 from .compile import inner, kernel
-from .dense import add_product, add_transposed_product, copy, fill, inverse, largest, product
+from .dense import add_product, add_transposed_product, copy, fill, inverse, product
+from .layout import Train
 from .project import add_parts, fix_gauge
 from .tiles import element, pointer, shift
 
@@ -18,8 +19,9 @@ def identity_gauge(train, worst_condition, data, T, identity, work):
     The first and last cores, and those that change the rank, stay dense.
     Scratch: work, of max(r) (3 max(r) + 3) elements.
     """
+    train = Train(*train)
     d = len(train.sizes)
-    widest = largest(train.ranks)
+    widest = train.rank
     T_inverse, scratch = pointer(work), shift(pointer(work), widest * widest)
     t = pointer(T)
     t[0] = element(t, 1)
@@ -27,8 +29,11 @@ def identity_gauge(train, worst_condition, data, T, identity, work):
         n, r0, r1 = train.sizes[k], train.ranks[k], train.ranks[k + 1]
         slot = r0 * r1
         G, H = shift(pointer(train.data), train.offsets[k]), shift(pointer(data), train.offsets[k])
-        for i in range(n):
-            product(t, shift(G, i * slot), r0, r0, r1, shift(H, i * slot))
+        if k > 0 and identity[k - 1]:
+            for i in range(n):
+                product(t, shift(G, i * slot), r0, r0, r1, shift(H, i * slot))
+        else:
+            copy(G, n * slot, H)
         t = shift(t, r0 * r0)
         identity[k] = (
             0 < k < d - 1
@@ -67,18 +72,20 @@ def _is_tame(T, T_inverse, n, worst_condition):
 
 
 @kernel
-def finish_deltas_in_gauge(
-    parts, kinds, scales, left, left_H, T, right_H, T_right, skip, out, work
-):
+def finish_deltas_in_gauge(parts, kinds, scales, left, left_gauge, right_gauge, skip, out, work):
     """`finish_deltas` for parts that were taken in the identity gauges of both trains.
 
     The slots that `accumulate_deltas` left out follow from E_k = sum_s g_s P_{s,k}^T Q_{s,k}:
     E_k = sum_i D_k[i] H'_k[i] gives D_k[0] where H'_k[0] = 1, and E_{k+1} = sum_i H_k[i]^T D_k[i],
-    with H the left train, H' the right one. Scratch: work, of 2 max(r)^2 elements. O(d n r^3).
+    with H the left train, H' the right one. Scratch: work, of max(r)^2 (max(n) + 1) elements.
+    O(d n r^3).
     """
+    left = Train(*left)
+    left_H, left_identity, T = Train(*left_gauge[0]), left_gauge[1], left_gauge[2]
+    right_H, right_identity, T_right = Train(*right_gauge[0]), right_gauge[1], right_gauge[2]
     add_parts(parts, kinds, scales, left, out)
     d = len(left.sizes)
-    E, half = pointer(work), shift(pointer(work), largest(left.ranks) ** 2)
+    E, half = pointer(work), shift(pointer(work), left.rank**2)
     for k in range(d):
         n, r0, r1 = left.sizes[k], left.ranks[k], left.ranks[k + 1]
         slot = r0 * r1
@@ -94,16 +101,20 @@ def finish_deltas_in_gauge(
             H = shift(pointer(left_H.data), left.offsets[k])
             fill(E, r1 * r1, 0)
             add_transposed_product(H, D, r1, n * r0, r1, E)
-    # Back to the orthogonal gauge, where P and Q are those in H times T.
+    # Back to the orthogonal gauge, where P and Q are those in H times T; T = 1 after dense cores.
     t, t_right = pointer(T), shift(pointer(T_right), len(T_right))
     for k in range(d):
-        r0, r1 = left.ranks[k], left.ranks[k + 1]
+        n, r0, r1 = left.sizes[k], left.ranks[k], left.ranks[k + 1]
         t_right = shift(t_right, -r0 * r0)
-        other = shift(t_right, -r1 * r1)
-        for i in range(left.sizes[k]):
-            D = shift(pointer(out), left.offsets[k] + i * r0 * r1)
-            product(D, other, r0, r1, r1, half)
-            fill(D, r0 * r1, 0)
-            add_transposed_product(t, half, r0, r0, r1, D)
+        D = shift(pointer(out), left.offsets[k])
+        if k + 1 < d and right_identity[d - 2 - k]:
+            copy(D, n * r0 * r1, half)
+            product(half, shift(t_right, -r1 * r1), n * r0, r1, r1, D)
+        if k > 0 and left_identity[k - 1]:
+            for i in range(n):
+                slot = shift(D, i * r0 * r1)
+                copy(slot, r0 * r1, half)
+                fill(slot, r0 * r1, 0)
+                add_transposed_product(t, half, r0, r0, r1, slot)
         t = shift(t, r0 * r0)
     fix_gauge(left, pointer(out), pointer(work))

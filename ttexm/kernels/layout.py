@@ -1,7 +1,8 @@
 """What kernels are given: a tensor train and a batch of rank-1 tensors, as flat arrays.
 
-Both are plain tuples of arrays, so that each kernel has exactly two specialisations, float64 and
-float32, whatever the number of modes, their sizes and their kinds.
+Each kernel so has exactly two specialisations, float64 and float32, whatever the number of modes,
+their sizes and their kinds. Kernels take these tuples as plain ones, ``tuple(train)``, and put the
+names back, ``Train(*train)``: numba takes twice as long to dispatch on named tuples.
 """
 
 from typing import NamedTuple
@@ -29,6 +30,8 @@ class Train(NamedTuple):
     ranks: np.ndarray  # (d + 1,) int64
     sizes: np.ndarray  # (d,) int64
     offsets: np.ndarray  # (d + 1,) int64
+    rank: int  # the largest rank
+    rows: int  # the largest n r0 or n r1: rows of an unfolded core
 
 
 class Batch(NamedTuple):

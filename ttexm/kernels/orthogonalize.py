@@ -11,52 +11,65 @@ import numpy as np
 from .compile import inner, kernel
 from .dense import (
     copy,
+    fold_power,
     householder,
     householder_scratch,
-    largest,
     normalize,
     product,
     transpose,
     triangularize,
 )
+from .layout import Train
 from .tiles import element, pointer, shift
 
 
 @kernel
-def reverse(train, data):
-    """The train of the reversed tensor: modes in reverse order, each slot transposed."""
-    to = pointer(data)
-    for k in range(len(train.sizes) - 1, -1, -1):
-        r0, r1 = train.ranks[k], train.ranks[k + 1]
-        for i in range(train.sizes[k]):
-            transpose(shift(pointer(train.data), train.offsets[k] + i * r0 * r1), r0, r1, to)
-            to = shift(to, r0 * r1)
+def reverse(train, mirrored):
+    """Fill in the train of the reversed tensor: modes in reverse order, each slot transposed."""
+    train, mirrored = Train(*train), Train(*mirrored)
+    _reverse(train.data, train, mirrored)
 
 
 @inner
-def _absorb_carry(carry, c, G, n, r0, r1, out):
-    """out[i] = carry G[i] for a carry (c, r0)."""
-    for i in range(n):
-        product(carry, shift(G, i * r0 * r1), c, r0, r1, shift(out, i * c * r1))
+def _reverse(data, train, mirrored):
+    """The mirrored train of some data with the shape and ranks of `train`."""
+    d = len(train.sizes)
+    to = pointer(mirrored.data)
+    mirrored.ranks[0] = train.ranks[d]
+    mirrored.offsets[0] = 0
+    for k in range(d - 1, -1, -1):
+        n, r0, r1 = train.sizes[k], train.ranks[k], train.ranks[k + 1]
+        for i in range(n):
+            transpose(shift(pointer(data), train.offsets[k] + i * r0 * r1), r0, r1, to)
+            to = shift(to, r0 * r1)
+        j = d - 1 - k
+        mirrored.sizes[j], mirrored.ranks[j + 1] = n, r0
+        mirrored.offsets[j + 1] = mirrored.offsets[j] + n * r0 * r1
 
 
 @kernel
 def orthogonalize(train, stop, data, ranks, work):
     """Make cores 0 .. stop - 1 left-orthogonal; W = 2^exponent times the result. O(d n r^3).
 
+    The exponent is 0 unless the norm is near the ends of the range or beyond.
     Scratch: work, of `sweep_scratch(train)` elements.
     """
+    train = Train(*train)
+    return _orthogonalize(train.data, train.ranks, train.sizes, train.rank, stop, data, ranks, work)
+
+
+@inner
+def _orthogonalize(train, stop, data, ranks, work):
     carry = pointer(work)
-    room = largest(train.ranks) ** 2
+    room = train.rank**2
     R, scratch = shift(carry, room), shift(carry, 2 * room)
     carry[0] = element(carry, 1)
     ranks[0] = 1
     exponent = 0
-    to = pointer(data)
+    G, to = pointer(train.data), pointer(data)
+    center, center_size = to, 0
     for k in range(len(train.sizes)):
-        G, n = shift(pointer(train.data), train.offsets[k]), train.sizes[k]
-        r0, r1 = train.ranks[k], train.ranks[k + 1]
-        c = ranks[k]
+        n, r0, r1, c = train.sizes[k], train.ranks[k], train.ranks[k + 1], ranks[k]
         if k > stop:
             copy(G, n * r0 * r1, to)
         else:
@@ -67,14 +80,46 @@ def orthogonalize(train, stop, data, ranks, work):
             householder(to, n * c, r1, R, scratch)
             ranks[k + 1] = min(n * c, r1)
             carry, R = R, carry
-        to = shift(to, n * c * ranks[k + 1])
+        if k == stop:
+            center, center_size = to, n * c * r1
+        G, to = shift(G, n * r0 * r1), shift(to, n * c * ranks[k + 1])
+    return fold_power(center, center_size, exponent)
+
+
+@kernel
+def both_gauges(train, is_left, left, right, work):
+    """Fill in left- and right-orthogonal trains (see `project`) of one whose ranks are feasible.
+
+    `right` is reversed; both represent the train up to 2^exponent, which is returned.
+    is_left: the train is left-orthogonal already. Scratch: work, of `sweep_scratch(train)` and all
+    elements of the train.
+    """
+    train, right = Train(*train), Train(*right)
+    d, size = len(train.sizes), len(left)
+    exponent = 0
+    if is_left:
+        copy(pointer(train.data), size, pointer(left))
+    else:
+        exponent = _orthogonalize(train, d - 1, left, right.ranks, work)
+    _reverse(left, train, right)
+    mirrored = Train(
+        work[:size], right.ranks.copy(), right.sizes, right.offsets, train.rank, train.rows
+    )
+    copy(pointer(right.data), size, pointer(work))
+    _orthogonalize(mirrored, d - 1, right.data, right.ranks, work[size:])
     return exponent
+
+
+@inner
+def _absorb_carry(carry, c, G, n, r0, r1, out):
+    """out[i] = carry G[i] for a carry (c, r0)."""
+    for i in range(n):
+        product(carry, shift(G, i * r0 * r1), c, r0, r1, shift(out, i * c * r1))
 
 
 def sweep_scratch(train):
     """Elements of scratch that the sweeps need."""
-    r = int(train.ranks.max())
-    return 2 * r * r + householder_scratch(int((train.sizes * train.ranks[:-1]).max()), r)
+    return 2 * train.rank**2 + householder_scratch(train.rows, train.rank)
 
 
 @kernel
@@ -84,7 +129,8 @@ def norm(train, work):
     By orthogonalisation, as sqrt(<W, W>) would lose half the digits there. O(d n r^3).
     Scratch: work, of `sweep_scratch(train)` + max(n r r) elements.
     """
-    room = largest(train.ranks) ** 2
+    train = Train(*train)
+    room = train.rank**2
     carry = pointer(work)
     R, core = shift(carry, room), shift(carry, 2 * room)
     carry[0] = element(carry, 1)
@@ -108,8 +154,9 @@ def truncate(train, most, tolerance, data, ranks, work):
     most[k], at least one. The result is left-orthogonal up to the last core. O(d n r^3).
     Scratch: work, of `sweep_scratch(train)` elements.
     """
+    train = Train(*train)
     d = len(train.sizes)
-    carry, room = pointer(work), largest(train.ranks) ** 2
+    carry, room = pointer(work), train.rank**2
     R, scratch = shift(carry, room), shift(carry, 2 * room)
     carry[0] = element(carry, 1)
     ranks[0] = 1

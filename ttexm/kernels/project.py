@@ -14,18 +14,17 @@ ones Q_{s,k} in V, both on bond k, the projection of sum_s g_s X_s has the delta
 import math
 
 from .compile import inner, kernel
-from .contract import absorb, mode_of, rescale, round_to_tiles
+from .contract import absorb, mode_of, pointers, rescale, round_to_tiles
 from .dense import (
     add_product,
     add_transposed_product,
     copy,
     fill,
-    largest,
     normalize,
     product,
     scale_by_power,
 )
-from .layout import CATEGORY, INDEX, NUMERIC, VECTOR
+from .layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch, Train
 from .tiles import GROUP, element, outer_tile, pointer, scatter_tile, shift
 
 _outer_3x4, _outer_2x4, _outer_1x4 = outer_tile(3, 4), outer_tile(2, 4), outer_tile(1, 4)
@@ -48,22 +47,25 @@ def right_partials(
     """Q_{s,k} on all bonds, and <W, X_s> = f[s] 2^f_powers[s], for start <= s < stop.
 
     A block of samples takes `block` elements a rank, bond d first, and d // period + 2 rows of
-    powers: Q_{s,k} carries the factor 2^powers of row (d - k) // period. O(d n r^2) a sample.
+    powers: Q_{s,k} carries the factor 2^powers of row (d - k) // period. Without checks, which is
+    if period > d, powers and f_powers are left alone. O(d n r^2) a sample.
     Scratch: work, of block elements.
     """
-    d = len(right.sizes)
+    right = Train(*right)
+    d, columns = len(right.sizes), pointers(Batch(*batch))
+    checked = period <= d
     for s0 in range(start, stop, block):
         count = min(block, stop - s0)
         width = round_to_tiles(count, Q.itemsize)
         q = shift(pointer(Q), (s0 - start) // block * _bonds(right.ranks, block))
         e = shift(pointer(powers), (s0 - start) * (d // period + 2))
         fill(q, width, 1)
-        fill(e, block, 0)
+        fill(e, block * checked, 0)
         for j in range(d):
             G, n = shift(pointer(right.data), right.offsets[j]), right.sizes[j]
             r0, r1 = right.ranks[j], right.ranks[j + 1]
             following = shift(q, r0 * block)
-            mode = mode_of(batch, d - 1 - j, s0)
+            mode = mode_of(columns, d - 1 - j, s0)
             absorb(G, n, r0, r1, identity[j], mode, q, block, width, following)
             q = following
             if (j + 1) % period == 0:
@@ -71,7 +73,7 @@ def right_partials(
                 e = shift(e, block)
                 rescale(q, r1, block, count, e, pointer(work))
         copy(q, count, shift(pointer(f), s0))
-        copy(e, count, shift(pointer(f_powers), s0))
+        copy(e, count * checked, shift(pointer(f_powers), s0))
 
 
 @kernel
@@ -84,8 +86,10 @@ def accumulate_deltas(
     coded modes deltas_k[c] is the plain sum over the samples of code c (see `finish_deltas`).
     Scratch: work, of 4 max(r) block elements. O(d n r^2) a sample.
     """
-    d = len(left.sizes)
-    room = largest(left.ranks) * block
+    left = Train(*left)
+    d, columns = len(left.sizes), pointers(Batch(*batch))
+    checked = period <= d
+    room = left.rank * block
     P = pointer(work)
     following, weighted, scaled = shift(P, room), shift(P, 2 * room), shift(P, 3 * room)
     for s0 in range(start, stop, block):
@@ -95,16 +99,16 @@ def accumulate_deltas(
         q = shift(pointer(Q), (s0 - start) // block * bonds + bonds - block)
         e = shift(pointer(powers), (s0 - start) * (d // period + 2))
         own = shift(e, (d // period + 1) * block)
-        fill(own, block, 0)
+        fill(own, block * checked, 0)
         fill(P, width, 0)
         copy(shift(pointer(g), s0), count, P)
         for k in range(d):
             at, n = left.offsets[k], left.sizes[k]
             r0, r1 = left.ranks[k], left.ranks[k + 1]
-            mode = mode_of(batch, k, s0)
+            mode = mode_of(columns, k, s0)
             q = shift(q, -r1 * block)
             there = shift(e, (d - k - 1) // period * block)
-            shifted = period <= d and _apply_powers(P, r0, block, count, own, there, weighted)
+            shifted = checked and _apply_powers(P, r0, block, count, own, there, weighted)
             p = weighted if shifted else P
             _add_outer(
                 p, r0, q, r1, n, skip[k], mode, block, width, scaled, shift(pointer(deltas), at)
@@ -137,7 +141,7 @@ def _apply_powers(P, r, row, count, own, other, out):
 def _add_outer(p, r0, q, r1, n, skip_constant, mode, row, width, scaled, D):
     """D[i] += sum_s phi_s[i] p_s^T q_s, for one mode; D[c] += sum over code c for coded modes."""
     slot = r0 * r1
-    if mode.kind == NUMERIC or mode.kind == VECTOR:
+    if mode.kind in (NUMERIC, VECTOR):
         ahead = 1 if mode.kind == NUMERIC else 0
         for i in range(1 if skip_constant else 0, n):
             if i < ahead:
@@ -195,6 +199,7 @@ def finish_deltas(parts, kinds, scales, left, out, work):
 
     Scratch: work, of max(r)^2 elements.
     """
+    left = Train(*left)
     add_parts(parts, kinds, scales, left, out)
     fix_gauge(left, pointer(out), pointer(work))
 
@@ -240,8 +245,9 @@ def project_train(left, right, Z, exponent, out, work, powers):
 
     Scratch: work, of (d + 4) max(r) max(r') + max(r)^2 elements; powers, of d + 1.
     """
+    left, right, Z = Train(*left), Train(*right), Train(*Z)
     d = len(left.sizes)
-    room = largest(left.ranks) * largest(Z.ranks)
+    room = left.rank * Z.rank
     R = pointer(work)
     half, L, new = shift(R, (d + 1) * room), shift(R, (d + 2) * room), shift(R, (d + 3) * room)
     fill(shift(R, d * room), 1, 1)
@@ -277,6 +283,7 @@ def project_train(left, right, Z, exponent, out, work, powers):
 @kernel
 def assemble_tangent(left, right, deltas, data):
     """Cores [[U dG] [0 V]] of a tangent vector, of ranks 2 r."""
+    left, right = Train(*left), Train(*right)
     d = len(left.sizes)
     to = pointer(data)
     for k in range(d):

@@ -20,13 +20,14 @@ from .dense import (
     add_transposed_product,
     copy,
     fill,
+    fold_power,
     householder,
     householder_scratch,
     inverse,
-    largest,
     product,
     transpose,
 )
+from .layout import Train
 from .tiles import element, epsilon, pointer, shift
 
 # A bond may miss the optimal truncation by this share of the energy (squared norm) it discards.
@@ -36,7 +37,7 @@ ITERATIONS = 3
 
 def retract_scratch(train):
     """Elements of scratch that `retract` needs."""
-    r, rows = int(train.ranks.max()), 2 * int((train.sizes * train.ranks.max()).max())
+    r, rows = train.rank, 2 * train.rows
     return 20 * r * r + 3 * rows * r + householder_scratch(rows, 2 * r)
 
 
@@ -44,10 +45,12 @@ def retract_scratch(train):
 def retract(left, exponent, right, deltas, Z, extra, data, work):
     """Write the cores of 2^exponent W + xi, rounded to the ranks of W, to `data`. O(d n r^3).
 
-    They are left-orthogonal; the result lacks a power of two, whose exponent is returned.
+    They are left-orthogonal. The exponent that the result lacks is returned; it is 0 unless the
+    norm is near the ends of the range or beyond.
     Scratch: Z, twice the elements of the train; extra, d + 1; work, `retract_scratch(left)`.
     """
-    d, r = len(left.sizes), largest(left.ranks)
+    left, right = Train(*left), Train(*right)
+    d, r = len(left.sizes), left.rank
     XY = pointer(work)
     XY_new, small = shift(XY, 2 * r * r), shift(XY, 4 * r * r)
     scratch = shift(XY, 20 * r * r)
@@ -83,6 +86,7 @@ def retract(left, exponent, right, deltas, Z, extra, data, work):
                 transpose(small, w, r0, shift(M, i * r0 * w))
         if k == d - 1:
             copy(M, n * r0, to)
+            total = fold_power(to, n * r0, total)
         else:
             free = shift(M, n * r0 * w)
             _dominant(M, n * r0, w, r1, to, deltas, small, free)

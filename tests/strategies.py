@@ -1,0 +1,78 @@
+"""Hypothesis strategies: shapes, trains, batches, with their edges (d = 1, n = 1, r = 1, m = 0)."""
+
+import numpy as np
+from hypothesis import strategies as st
+
+from ttexm import RankOneBatch, TTTensor
+
+DTYPES = (np.float64, np.float32)
+seeds = st.integers(0, 2**32 - 1)
+dtypes = st.sampled_from(DTYPES)
+
+
+def shapes(most_modes=5, most_size=4, most_entries=200):
+    lists = st.lists(st.integers(1, most_size), min_size=1, max_size=most_modes)
+    return lists.map(tuple).filter(lambda shape: np.prod(shape) <= most_entries)
+
+
+@st.composite
+def ranks_of(draw, shape, most=5):
+    """Any d + 1 ranks, also such that the shape does not allow."""
+    inner = draw(st.lists(st.integers(1, most), min_size=len(shape) - 1, max_size=len(shape) - 1))
+    return (1, *inner, 1)
+
+
+@st.composite
+def cores_of(draw, shape, most_rank=5, dtype=np.float64):
+    ranks = draw(ranks_of(shape, most_rank))
+    rng = np.random.default_rng(draw(seeds))
+    cores = [
+        rng.standard_normal((ranks[k], n, ranks[k + 1])).astype(dtype) for k, n in enumerate(shape)
+    ]
+    # Some cores lose rank: a row of slots is repeated, or the core is zero.
+    flaw = draw(st.sampled_from(["none", "none", "none", "repeated", "zero"]))
+    k = draw(st.integers(0, len(shape) - 1))
+    if flaw == "repeated":
+        cores[k][-1] = cores[k][0]
+    elif flaw == "zero":
+        cores[k][:] = 0
+    return cores
+
+
+@st.composite
+def tensors(draw, shape=None, most_rank=5, dtype=None):
+    shape = draw(shapes()) if shape is None else shape
+    dtype = draw(dtypes) if dtype is None else dtype
+    return TTTensor(draw(cores_of(shape, most_rank, dtype)))
+
+
+@st.composite
+def pairs(draw, dtype=np.float64):
+    """Two tensors of one shape."""
+    shape = draw(shapes())
+    return draw(tensors(shape, dtype=dtype)), draw(tensors(shape, dtype=dtype))
+
+
+@st.composite
+def batches(draw, shape, most_samples=60, dtype=np.float64):
+    """A batch of mixed kinds, in any order of modes."""
+    m = draw(st.integers(0, most_samples))
+    rng = np.random.default_rng(draw(seeds))
+    modes = []
+    for n in shape:
+        kind = draw(st.sampled_from(["columns", "vectors", "codes", "indices"]))
+        if kind == "columns":
+            mode = RankOneBatch.from_columns([rng.standard_normal((m, n - 1))], dtype)
+        elif kind == "vectors":
+            mode = RankOneBatch.from_vectors([rng.standard_normal((m, n))], dtype)
+        elif kind == "codes":
+            codes = rng.integers(0, n, (m, 1))
+            mode = RankOneBatch.from_codes(codes, (n,), scale=rng.uniform(0.5, 2), dtype=dtype)
+        else:
+            mode = RankOneBatch.from_indices(rng.integers(0, n, (m, 1)), (n,), dtype)
+        modes.append(mode)
+    return RankOneBatch.join(modes)
+
+
+def feature_vectors(batch):
+    return [batch.vectors(k).astype(np.float64) for k in range(batch.ndim)]
