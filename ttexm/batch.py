@@ -9,8 +9,8 @@ import numpy as np
 
 from . import device
 from .kernels import workspace
-from .kernels.layout import CATEGORY, INDEX, NUMERIC, PADDING, VECTOR, Batch
-from .shapes import check_dtype, check_shape, float_array
+from .kernels.layout import BLOCK, CATEGORY, INDEX, NUMERIC, PADDING, VECTOR, Batch
+from .shapes import check_dtype, check_same_shape, check_shape, float_array
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -19,7 +19,7 @@ class RankOneBatch:
 
     Build one from numeric columns, vectors, integer codes or indices, and put batches of different
     kinds side by side with `join`; feature maps make them from data. A batch is immutable and keeps
-    its own copy of the data, one column after the other. A category costs one integer a sample,
+    its own copy of the data, in blocks of samples. A category costs one integer a sample,
     also if the mode has thousands of levels.
 
     Attributes
@@ -155,20 +155,23 @@ class RankOneBatch:
                     f"{len(batches[0])}, batches[{i}] has {len(batch)}."
                 )
         dtype = np.result_type(*(batch.dtype for batch in batches))
-        parts = [batch.astype(dtype)._batch for batch in batches]
+        batches = [batch.astype(dtype) for batch in batches]
+        parts = [batch._batch for batch in batches]
+        values, codes = zip(*(batch._blocks() for batch in batches), strict=True)
         columns, n_values, n_codes = [], 0, 0
         for part in parts:
             numeric = (part.kinds == NUMERIC) | (part.kinds == VECTOR)
             columns.append(part.columns + np.where(numeric, n_values, n_codes))
-            n_values += len(part.values) // part.stride
-            n_codes += len(part.codes) // part.stride
+            n_values, n_codes = n_values + part.n_values, n_codes + part.n_codes
         joined = Batch(
             np.concatenate([part.kinds for part in parts]),
             np.concatenate(columns),
             np.concatenate([part.scales for part in parts]),
-            _aligned_copy([part.values for part in parts], dtype),
-            _aligned_copy([part.codes for part in parts], np.int32),
+            _side_by_side(values),
+            _side_by_side(codes),
             parts[0].stride,
+            n_values,
+            n_codes,
         )
         return cls(sum((batch.shape for batch in batches), ()), len(batches[0]), joined)
 
@@ -177,17 +180,13 @@ class RankOneBatch:
         tables, widths = _tables(given, name)
         dtype = check_dtype(np.result_type(*tables) if dtype is None else dtype)
         shape = check_shape((widths + 1 if kind == NUMERIC else widths).tolist())
-        m, d = len(tables[0]), len(widths)
-        values = _empty_columns(int(widths.sum()), m, dtype)
-        end = 0
-        for table in tables:
-            start, end = end, end + table.shape[1]
-            values[start:end, :m] = table.T
+        d, n_columns = len(widths), int(widths.sum())
+        values, codes = _pack(tables, dtype), np.empty(0, np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.cumsum(widths) - widths, np.ones(d, dtype),
-            values.reshape(-1), np.empty(0, np.int32), values.shape[1],
+            values.reshape(-1), codes, values.shape[2], n_columns, 0,
         )  # fmt: skip
-        return cls(shape, m, batch)
+        return cls(shape, len(tables[0]), batch)
 
     @classmethod
     def _coded(cls, kind, codes, shape, scale, dtype, name):
@@ -210,11 +209,10 @@ class RankOneBatch:
         scales = np.asarray(scale, dtype)
         if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != d):
             raise ValueError(f"scale must be a number or {d} of them, got shape {scales.shape}.")
-        columns = _empty_columns(d, len(codes), np.int32)
-        columns[:, : len(codes)] = codes.T
+        packed = _pack([codes], np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.arange(d), np.broadcast_to(scales, d).copy(),
-            np.empty(0, dtype), columns.reshape(-1), columns.shape[1],
+            np.empty(0, dtype), packed.reshape(-1), packed.shape[2], 0, d,
         )  # fmt: skip
         return cls(shape, len(codes), batch)
 
@@ -233,8 +231,8 @@ class RankOneBatch:
         return self.n_samples
 
     def __repr__(self) -> str:
-        shape = str(self.shape) if self.ndim <= 12 else f"of {self.ndim} modes"
-        return f"RankOneBatch({self.n_samples} samples, shape {shape}, {self.dtype})"
+        shape = f"shape {self.shape}" if self.ndim <= 12 else f"{self.ndim} modes"
+        return f"RankOneBatch({self.n_samples} samples, {shape}, {self.dtype})"
 
     @cached_property
     def extent(self) -> tuple[int, int]:
@@ -261,6 +259,15 @@ class RankOneBatch:
     def _periods(self) -> dict:
         return {}
 
+    def _blocks(self) -> tuple[np.ndarray, np.ndarray]:
+        """Values and codes as arrays (blocks, columns, stride)."""
+        batch = self._batch
+        n_blocks = max(1, -(-self.n_samples // batch.stride))
+        return (
+            batch.values.reshape(n_blocks, batch.n_values, batch.stride),
+            batch.codes.reshape(n_blocks, batch.n_codes, batch.stride),
+        )
+
     def vectors(self, k: int) -> np.ndarray:
         """Return the feature vectors of mode k, of shape (m, n_k), written out.
 
@@ -272,15 +279,14 @@ class RankOneBatch:
                [1., 7.]])
         """
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
-        column, stride = self._batch.columns[k], self._batch.stride
+        column, (values, codes) = self._batch.columns[k], self._blocks()
         out = np.zeros((m, n), self.dtype)
         if kind in (NUMERIC, VECTOR):
             width = n - 1 if kind == NUMERIC else n
-            values = self._batch.values.reshape(-1, stride)[column : column + width, :m]
-            out[:, n - width :] = values.T
+            out[:, n - width :] = _unpack(values[:, column : column + width], m)
         else:
-            codes = self._batch.codes.reshape(-1, stride)[column, :m]
-            out[np.arange(m), codes] = self._batch.scales[k]
+            slots = _unpack(codes[:, column : column + 1], m)[:, 0]
+            out[np.arange(m), slots] = self._batch.scales[k]
         if kind in (NUMERIC, CATEGORY):
             out[:, 0] = 1
         return out
@@ -290,10 +296,9 @@ class RankOneBatch:
         dtype = check_dtype(dtype)
         if dtype == self.dtype:
             return self
-        data = self._batch._replace(
-            scales=self._batch.scales.astype(dtype),
-            values=_aligned_copy([self._batch.values], dtype),
-        )
+        values = workspace.aligned(len(self._batch.values), dtype)
+        values[:] = self._batch.values
+        data = self._batch._replace(scales=self._batch.scales.astype(dtype), values=values)
         return RankOneBatch(self.shape, self.n_samples, data)
 
     def __getitem__(self, rows) -> "RankOneBatch":
@@ -301,30 +306,52 @@ class RankOneBatch:
         chosen = np.arange(self.n_samples)[rows]
         if chosen.ndim != 1:
             raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
-        m = len(chosen)
-        parts = {}
-        for name in ("values", "codes"):
-            table = getattr(self._batch, name).reshape(-1, self._batch.stride)
-            columns = _empty_columns(len(table), m, table.dtype)
-            np.take(table, chosen, axis=1, out=columns[:, :m])
-            parts[name] = columns.reshape(-1)
-        batch = RankOneBatch(self.shape, m, self._batch._replace(**parts, stride=columns.shape[1]))
+        block, place = np.divmod(chosen, self._batch.stride)
+        values, codes = (_pack([part[block, :, place]], part.dtype) for part in self._blocks())
+        data = self._batch._replace(
+            values=values.reshape(-1), codes=codes.reshape(-1), stride=values.shape[2]
+        )
+        batch = RankOneBatch(self.shape, len(chosen), data)
         # Bounds of the whole are bounds of the part: mini-batches need no pass of their own.
         vars(batch).update(extent=self.extent, _periods=self._periods)
         return batch
 
 
-def _empty_columns(n_columns, m, dtype):
-    """(n_columns, padded m) array with aligned rows, zero beyond m."""
-    stride = max(PADDING, -(-m // PADDING) * PADDING)
-    columns = workspace.aligned(n_columns * stride, dtype).reshape(n_columns, stride)
-    columns[:, m:] = 0
-    return columns
+def check_batch(batch: RankOneBatch, shape: tuple[int, ...], what: str = "The batch") -> None:
+    """Raise unless it is a batch of this shape."""
+    if not isinstance(batch, RankOneBatch):
+        raise TypeError(f"{what} must be a RankOneBatch, got {type(batch).__name__}.")
+    check_same_shape(batch.shape, shape, what)
 
 
-def _aligned_copy(arrays, dtype):
-    out = workspace.aligned(sum(map(len, arrays)), dtype)
-    np.concatenate(arrays, out=out, casting="same_kind")
+def _pack(tables: list[np.ndarray], dtype) -> np.ndarray:
+    """Tables (m, columns), put side by side, as aligned blocks (blocks, columns, stride)."""
+    m, n_columns = len(tables[0]), sum(table.shape[1] for table in tables)
+    stride = min(BLOCK, max(PADDING, -(-m // PADDING) * PADDING))
+    n_blocks = max(1, -(-m // stride))
+    packed = workspace.aligned(n_blocks * n_columns * stride, dtype)
+    packed = packed.reshape(n_blocks, n_columns, stride)
+    whole, end = m // stride, 0
+    for table in tables:
+        start, end = end, end + table.shape[1]
+        blocks = table[: whole * stride].reshape(whole, stride, table.shape[1])
+        packed[:whole, start:end] = blocks.transpose(0, 2, 1)
+        packed[whole:, start:end, : m - whole * stride] = table[whole * stride :].T
+    packed[whole:, :, m - whole * stride :] = 0
+    return packed
+
+
+def _unpack(blocks: np.ndarray, m: int) -> np.ndarray:
+    """The first m samples of blocks (blocks, columns, stride), as a table (m, columns)."""
+    n_blocks, n_columns, stride = blocks.shape
+    return blocks.transpose(0, 2, 1).reshape(n_blocks * stride, n_columns)[:m]
+
+
+def _side_by_side(parts: list[np.ndarray]) -> np.ndarray:
+    """Blocks of several batches as one, flat and aligned."""
+    joined = np.concatenate(parts, axis=1)
+    out = workspace.aligned(joined.size, joined.dtype)
+    out[:] = joined.reshape(-1)
     return out
 
 

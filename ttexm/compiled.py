@@ -5,9 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import device, trains
-from .batch import RankOneBatch
+from .batch import RankOneBatch, check_batch
 from .kernels.layout import Train
-from .shapes import check_same_shape
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -55,6 +54,6 @@ class CompiledTensor:
         return np.sign(mantissas), trains.log_abs(mantissas, exponents)
 
     def _contract(self, batch):
-        check_same_shape(batch.shape, self.shape, "The batch")
+        check_batch(batch, self.shape)
         mantissas, exponents = trains.contract(self._train, self._identity, self._growth, batch)
         return mantissas, exponents + self._exponent

@@ -1,8 +1,8 @@
 """What ``W[..]`` means: one integer or slice a mode, an ellipsis, or an array of index rows."""
 
-import numbers
-
 import numpy as np
+
+from .shapes import is_integer
 
 
 def parse_key(key, shape: tuple[int, ...]) -> list[int | slice]:
@@ -23,7 +23,7 @@ def parse_key(key, shape: tuple[int, ...]) -> list[int | slice]:
                 raise IndexError(
                     f"The slice of mode {k}, of size {shape[k]}, must not be empty, got {item}."
                 )
-        elif isinstance(item, numbers.Integral) and not isinstance(item, (bool, np.bool_)):
+        elif is_integer(item):
             if not -shape[k] <= item < shape[k]:
                 raise IndexError(f"Index {item} is out of range for mode {k} of size {shape[k]}.")
             items[k] = int(item) % shape[k]

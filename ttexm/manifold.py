@@ -1,14 +1,14 @@
 """The manifold of tensors of fixed TT-rank, and its tangent vectors."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from . import device, trains
-from .batch import RankOneBatch
+from .batch import RankOneBatch, check_batch
 from .shapes import check_ranks, check_same_shape, check_shape
 from .tensor import TTTensor, shorten
 
@@ -87,6 +87,8 @@ class TangentVector:
         return TangentVector(self.point, -self._data)
 
     def _other(self, other: "TangentVector") -> np.ndarray:
+        if not isinstance(other, TangentVector):
+            raise TypeError(f"A TangentVector was wanted, got {type(other).__name__}.")
         if other.point is not self.point:
             raise ValueError(
                 "These tangent vectors belong to different points; bring one to the other's point "
@@ -122,7 +124,9 @@ class TangentVector:
 def _normalized(data):
     """The data by a power of two such that squares stay in range, and its exponent."""
     exponent = kernels.extent(data)[0]
-    return (trains.ldexp(data, -exponent), exponent) if abs(exponent) > 300 else (data, 0)
+    if abs(exponent) < np.finfo(data.dtype).maxexp // 4:
+        return data, 0
+    return trains.ldexp(data, -exponent), exponent
 
 
 @dataclass(frozen=True)
@@ -251,8 +255,9 @@ class Manifold:
         seed : None, int or numpy.random.Generator
         """
         left, _, _ = TTTensor.random(self.shape, self.ranks, seed, dtype)._frames
-        norm = np.linalg.norm(left.data[left.offsets[-2] :])
-        return TTTensor._of(trains.scale(left, 1 / norm), is_left=True)
+        center, _ = _normalized(left.data[left.offsets[-2] :])
+        left.data[left.offsets[-2] :] = center / np.linalg.norm(center)
+        return TTTensor._of(left, is_left=True)
 
     def random_tangent(self, W: TTTensor, seed=None) -> TangentVector:
         """Return a tangent vector at W of norm 1, in a uniformly random direction. O(d n r^3).
@@ -307,6 +312,11 @@ class Manifold:
             if weights is not None:
                 raise ValueError("weights are for several tensors; a single one can be scaled.")
             return TangentVector(W, self._project_tensor(W, Z, "Z"))
+        if not isinstance(Z, Iterable):
+            raise TypeError(
+                "Z must be a TTTensor, a sequence of them or a RankOneBatch, "
+                f"got {type(Z).__name__}."
+            )
         tensors = list(Z)
         weights = np.ones(len(tensors)) if weights is None else np.asarray(weights, np.float64)
         if weights.shape != (len(tensors),):
@@ -363,9 +373,7 @@ class Manifold:
         True
         """
         self._check_point(W)
-        if not isinstance(batch, RankOneBatch):
-            raise TypeError(f"batch must be a RankOneBatch, got {type(batch).__name__}.")
-        check_same_shape(batch.shape, self.shape, "batch")
+        check_batch(batch, self.shape)
         left, right, exponent = W._frames
 
         def checked(values):

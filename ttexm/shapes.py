@@ -13,10 +13,12 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     if isinstance(shape, numbers.Integral):
         shape = (shape,)
     shape = tuple(shape)
+    if shape and all(type(n) is int and n > 0 for n in shape):
+        return shape  # the usual case; the checks below take long for 100 000 modes
     if not shape:
         raise ValueError("shape must have at least one mode, got ().")
     for k, n in enumerate(shape):
-        if not _is_integer(n):
+        if not is_integer(n):
             raise TypeError(f"shape[{k}] must be an integer, got {n!r}.")
         if n < 1:
             raise ValueError(f"shape[{k}] must be at least 1, got {n}.")
@@ -29,7 +31,7 @@ def check_ranks(shape: tuple[int, ...], rank: int | Sequence[int], name="rank") 
     A rank can be neither more than the number of entries to its left nor to its right.
     """
     d = len(shape)
-    if _is_integer(rank):
+    if is_integer(rank):
         if rank < 1:
             raise ValueError(f"{name} must be at least 1, got {rank}.")
         ranks = [1] + [int(rank)] * (d - 1) + [1]
@@ -46,7 +48,7 @@ def check_ranks(shape: tuple[int, ...], rank: int | Sequence[int], name="rank") 
                 f"got {len(ranks)} of them."
             )
         for k, r in enumerate(ranks):
-            if not _is_integer(r):
+            if not is_integer(r):
                 raise TypeError(f"{name}[{k}] must be an integer, got {r!r}.")
             if r < 1:
                 raise ValueError(f"{name}[{k}] must be at least 1, got {r}.")
@@ -78,8 +80,11 @@ def float_array(values, what: str) -> np.ndarray:
     return array
 
 
-def _is_integer(n) -> bool:
-    return isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_))
+def is_integer(n) -> bool:
+    """Whether it is an integer of any type, and no boolean."""
+    return type(n) is int or (
+        isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_))
+    )
 
 
 def check_same_shape(given: tuple[int, ...], wanted: tuple[int, ...], what: str) -> None:

@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 
 from . import construct, device, trains
-from .batch import RankOneBatch
+from .batch import RankOneBatch, check_batch
 from .compiled import CompiledTensor
 from .drawing import draw_train
 from .indexing import collapse, parse_key, parse_rows
@@ -251,7 +251,7 @@ class TTTensor:
         if _is_scalar(other):
             other, sign = TTTensor.ones(self.shape, self.dtype), sign * other
         elif not isinstance(other, TTTensor):
-            return NotImplemented
+            return _refuse(other)
         left, right = self._matched(other)
         return TTTensor._of(device.get("cpu").add(left, 1, right, sign))
 
@@ -259,7 +259,7 @@ class TTTensor:
         if isinstance(other, TTTensor):
             return TTTensor._of(device.get("cpu").hadamard(*self._matched(other)))
         if not _is_scalar(other):
-            return NotImplemented
+            return _refuse(other)
         return TTTensor._of(trains.scale(self._train, other))
 
     __rmul__ = __mul__
@@ -456,10 +456,8 @@ class TTTensor:
         return np.sign(mantissas), trains.log_abs(mantissas, exponents)
 
     def _contract(self, batch):
-        W = self
-        if isinstance(batch, RankOneBatch):
-            check_same_shape(batch.shape, self.shape, "The batch")
-            W = self.astype(np.result_type(self.dtype, batch.dtype))
+        check_batch(batch, self.shape)
+        W = self.astype(np.result_type(self.dtype, batch.dtype))
         (train, exponent), dense = W._scaled, np.zeros(self.ndim, np.bool_)
         mantissas, exponents = trains.contract(train, dense, W._growth, batch)
         return mantissas, exponents + exponent
@@ -510,6 +508,15 @@ def _restore(data, ranks, sizes):
 def _read_only(array):
     array.flags.writeable = False
     return array
+
+
+def _refuse(other):
+    """What an operation gives for an operand it does not know: numpy's own error says less."""
+    if isinstance(other, np.ndarray):
+        raise TypeError(
+            "A TTTensor and an array cannot be combined; use TTTensor.from_dense on the array."
+        )
+    return NotImplemented
 
 
 def _is_scalar(x) -> bool:

@@ -112,8 +112,6 @@ def growth(train: Train) -> Growth:
 
 def contract(train: Train, identity: np.ndarray, growth: Growth, batch: RankOneBatch):
     """<W, X_s> as mantissas and exponents."""
-    if not isinstance(batch, RankOneBatch):
-        raise TypeError(f"A RankOneBatch was wanted, got {type(batch).__name__}.")
     high, low = batch.extent
     period = kernels.check_period(train.data.dtype, max(growth.up + high, growth.down - low))
     return kernels.contract(

@@ -42,17 +42,20 @@ def pointers(batch):
         pointer(batch.values),
         pointer(batch.codes),
         batch.stride,
+        batch.n_values,
+        batch.n_codes,
     )
 
 
 @inner
 def mode_of(batch, k, start):
     """Mode k of a batch of pointers, from sample `start` on."""
-    kind = batch.kinds[k]
-    here = batch.columns[k] * batch.stride + start
+    kind, stride = batch.kinds[k], batch.stride
     is_numeric = kind in (NUMERIC, VECTOR)
+    n_columns = batch.n_values if is_numeric else batch.n_codes
+    here = (start // stride * n_columns + batch.columns[k]) * stride + start % stride
     x, codes = shift(batch.values, here * is_numeric), shift(batch.codes, here * (not is_numeric))
-    return Mode(kind, batch.scales[k], x, codes, batch.stride)
+    return Mode(kind, batch.scales[k], x, codes, stride)
 
 
 @inner

@@ -11,8 +11,9 @@ import numpy as np
 
 from . import contract as contraction
 from . import gauge, project, threads, workspace
-from .layout import NUMERIC, PADDING, VECTOR, Train
+from .layout import BLOCK, NUMERIC, PADDING, VECTOR, Train
 
+BLOCK_SIZES = [n for n in range(PADDING, BLOCK + 1, PADDING) if BLOCK % n == 0]
 BLOCK_BYTES = 12 * 1024  # partial products of a block of samples: two such arrays stay in L1
 PARTIALS_BYTES = 1024 * 1024  # right partial products that are kept at once, if g is known: L2
 KEPT_BYTES = 128 * 1024 * 1024  # .. and if g has to wait for the predictions of the whole batch
@@ -48,9 +49,9 @@ def _round_up(n, step):
 
 
 def block_size(r, itemsize, m):
-    """Samples in a block: as many as leave its partial products in L1, a multiple of PADDING."""
-    rows = BLOCK_BYTES // (itemsize * r) // PADDING * PADDING
-    return max(PADDING, min(8 * PADDING, rows, _round_up(m, PADDING)))
+    """Samples that are taken at once: a divisor of BLOCK, whose partial products stay in L1."""
+    fitting = [n for n in BLOCK_SIZES if n * itemsize * r <= BLOCK_BYTES or n == PADDING]
+    return min(max(fitting), _round_up(max(m, 1), PADDING))
 
 
 def contract(train, identity, batch, m, period):
@@ -112,7 +113,7 @@ class _Job:
         self.rows = 4 * r * self.block
         most = KEPT_BYTES // left.data.nbytes
         n_chunks = max(1, min(MOST_CHUNKS, m // SAMPLES_PER_CHUNK, most))
-        self.chunk = max(PADDING, _round_up(-(-m // n_chunks), PADDING))
+        self.chunk = max(PADDING, _round_up(-(-m // n_chunks), self.block))
         self.n_chunks = max(1, -(-m // self.chunk))
         self.is_large = 6 * m * len(left.data) > PARALLEL_FLOPS
         self.parts = np.zeros((self.n_chunks, len(left.data)), self.dtype)

@@ -17,6 +17,8 @@ INDEX = 3  # e_c, c from `codes`
 
 # Samples are padded to a multiple of this, the widest register tile (float32 at 512 bits).
 PADDING = 48
+# Samples in a block of a large batch: a multiple of the numbers that kernels take at once.
+BLOCK = 384
 
 
 class Train(NamedTuple):
@@ -35,14 +37,18 @@ class Train(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """m rank-1 tensors, feature-major: column c is ``values[c * stride:][:m]``, codes likewise.
+    """m rank-1 tensors: numbers in `values` and `codes`, each (blocks, columns, stride), flat.
 
-    The stride is m rounded up to a multiple of PADDING; the samples in between are zero.
+    A block holds `stride` samples, column after column, so that kernels read memory in order; the
+    samples beyond m are zero. There is one block of m samples, rounded up to a multiple of PADDING,
+    or there are several of BLOCK samples.
     """
 
     kinds: np.ndarray  # (d,) int64
     columns: np.ndarray  # (d,) int64, the mode's first column in `values` or `codes`
     scales: np.ndarray  # (d,) float, of the one-hot part of CATEGORY and INDEX modes
-    values: np.ndarray  # (columns * stride,) float
-    codes: np.ndarray  # (columns * stride,) int32
+    values: np.ndarray
+    codes: np.ndarray  # int32
     stride: int
+    n_values: int  # columns of `values`
+    n_codes: int  # columns of `codes`

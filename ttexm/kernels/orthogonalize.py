@@ -55,7 +55,7 @@ def orthogonalize(train, stop, data, ranks, work):
     Scratch: work, of `sweep_scratch(train)` elements.
     """
     train = Train(*train)
-    return _orthogonalize(train.data, train.ranks, train.sizes, train.rank, stop, data, ranks, work)
+    return _orthogonalize(train, stop, data, ranks, work)
 
 
 @inner

@@ -4,10 +4,14 @@ Not numba's own threads: those abort the process when two Python threads enter t
 (workqueue) or after a fork (OpenMP), and neither may happen to a library in a server.
 """
 
+import itertools
 import os
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 
 import numba
+
+PARTS_PER_THREAD = 4
 
 _n_threads = numba.config.NUMBA_NUM_THREADS
 _pool = None
@@ -40,12 +44,12 @@ def set_num_threads(n: int) -> None:
     >>> ttexm.set_num_threads(1)
     >>> ttexm.set_num_threads(before)
     """
-    global _n_threads, _pool
+    global _n_threads
     if not isinstance(n, int) or isinstance(n, bool):
         raise TypeError(f"The number of threads must be an int, got {n!r}.")
     if n < 1:
         raise ValueError(f"The number of threads must be at least 1, got {n}.")
-    _n_threads, _pool = n, None
+    _n_threads = n
 
 
 def _forget_pool():
@@ -59,21 +63,37 @@ if hasattr(os, "register_at_fork"):
 
 
 def run(task, n_items: int, parallel: bool) -> None:
-    """Call task(first, last) on consecutive parts of range(n_items), one part a thread."""
+    """Call task(first, last) on consecutive parts of range(n_items), on several threads.
+
+    Each thread takes the next part as it finishes one: a core that is busy otherwise gets fewer.
+    """
     global _pool
     n = min(_n_threads, n_items) if parallel else 1
     if n <= 1:
         task(0, n_items)
         return
     pool = _pool
-    if pool is None:
-        pool = _pool = ThreadPoolExecutor(_n_threads - 1, thread_name_prefix="ttexm")
-    edges = [n_items * i // n for i in range(n + 1)]
-    others = [pool.submit(task, edges[i], edges[i + 1]) for i in range(1, n)]
+    if pool is None or pool.n_workers < n - 1:
+        pool = _pool = ThreadPoolExecutor(n - 1, thread_name_prefix="ttexm")
+        pool.n_workers = n - 1
+    n_parts = min(n_items, n * PARTS_PER_THREAD)
+    edges = [n_items * i // n_parts for i in range(n_parts + 1)]
+    parts = deque(itertools.pairwise(edges))
+
+    def work():
+        while True:
+            try:
+                first, last = parts.popleft()
+            except IndexError:
+                return
+            task(first, last)
+
+    others = [pool.submit(work) for _ in range(n - 1)]
     try:
-        task(0, edges[1])
+        work()
     finally:
         # Also after an error or Ctrl-C: nothing may go on writing behind the caller's back.
+        parts.clear()
         for other in others:
             other.exception()
     for other in others:

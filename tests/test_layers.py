@@ -1,0 +1,67 @@
+"""A module imports only lower layers; devices are known to one module alone."""
+
+import ast
+from pathlib import Path
+
+PACKAGE = Path(__file__).parents[1] / "ttexm"
+
+# Lowest first. Modules of one line do not know each other.
+LAYERS = [
+    ["kernels.__init__", "kernels.compile", "kernels.layout", "kernels.threads"],
+    ["kernels.tiles", "kernels.workspace"],
+    ["kernels.dense"],
+    ["kernels.algebra", "kernels.contract", "kernels.orthogonalize", "kernels.retract"],
+    ["kernels.project"],
+    ["kernels.gauge"],
+    ["kernels.gradient"],
+    ["kernels.cpu"],
+    ["decompose", "device", "drawing", "shapes"],
+    ["indexing"],
+    ["batch"],
+    ["trains"],
+    ["compiled", "construct"],
+    ["tensor"],
+    ["manifold"],
+    ["interop"],
+    ["__init__"],
+    ["__main__"],
+]
+LEVEL = {module: level for level, modules in enumerate(LAYERS) for module in modules}
+
+
+def modules():
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield ".".join(path.relative_to(PACKAGE).with_suffix("").parts), path
+
+
+def imports(module, path):
+    """Modules of this package that a module imports, also within functions."""
+    parent = module.split(".")[:-1]
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            base = parent[: len(parent) - node.level + 1]
+            names = [*base, *([node.module] if node.module else [])]
+            for alias in node.names:
+                full = ".".join([*names, alias.name])
+                yield full if full in LEVEL else ".".join(names) or "__init__"
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "ttexm":
+            yield ".".join(node.module.split(".")[1:]) or "__init__"
+
+
+def test_every_module_has_its_layer():
+    assert {module for module, _ in modules()} == set(LEVEL)
+
+
+def test_imports_point_down():
+    for module, path in modules():
+        for imported in imports(module, path):
+            assert imported in LEVEL, f"{module} imports {imported}"
+            assert LEVEL[imported] < LEVEL[module], f"{module} may not import {imported}"
+
+
+def test_only_kernels_know_numba_and_only_device_the_kernel_set():
+    for module, path in modules():
+        if not module.startswith("kernels"):
+            assert "import numba" not in path.read_text(), module
+            if module != "device":
+                assert "kernels.cpu" not in set(imports(module, path)), module
