@@ -43,8 +43,6 @@ def show_learning() -> None:
     print(f"\n{SAMPLES} samples of {D} features +-1: each stands for 2^{D} products of features,")
     print(f"of which {len(INTERACTIONS)} have a weight in y")
     show("f = truth.contract(batch)", lambda: truth.contract(batch))
-    compiled = show("compiled = truth.compile()", truth.compile)
-    show("f = compiled.contract(batch)", lambda: compiled.contract(batch))
     manifold = Manifold(truth.shape, truth.ranks)
     W = manifold.retract(truth, 1.5 * manifold.random_tangent(truth, seed=0))
     show("manifold.gradient(W, batch, f - y)", lambda: manifold.gradient(W, batch, y))

@@ -12,12 +12,13 @@ def draw_train(shape: tuple[int, ...], ranks: tuple[int, ...], caption: str) -> 
     parts = []
     for place, k in enumerate(shown):
         x = step * place + step // 2
-        if k is None:
-            parts.append(_text(x, y + 5, "...", 16))
-            continue
-        if k > 0:
+        if place > 0:
+            bond = shown[place - 1] + 1 if k is None else k
             parts.append(_line(x - step + radius, y, x - radius, y))
-            parts.append(_text(x - step // 2, y - 6, ranks[k], 11))
+            parts.append(_text(x - step // 2, y - 6, ranks[bond], 11))
+        if k is None:
+            parts.append(_text(x, y + 3, "...", 16))
+            continue
         parts.append(_line(x, y + radius, x, y + radius + 12))
         parts.append(
             f'<circle cx="{x}" cy="{y}" r="{radius}" fill="currentColor" fill-opacity="0.12" '
