@@ -22,6 +22,7 @@ import numpy as np  # noqa: E402
 
 import ttexm  # noqa: E402
 from ttexm import Manifold, RankOneBatch, TTTensor  # noqa: E402
+from ttexm.kernels import threads  # noqa: E402
 
 from .timing import Table, best_times, describe_machine, exponent, peak, verdict  # noqa: E402
 
@@ -67,8 +68,9 @@ def inference(quick, failed):
     for r in (4, 8, 16):
         random, trained = TTTensor.random((2,) * d, r, seed=0), model(d, r)
         compiled, compiled_random = trained.compile(), random.compile()
+        flops = 4 * sum_of_squares(random) * N
         cases = {
-            "peak": peak()[0],
+            "peak": peak(flops),
             "contract": partial(random.contract, batch),
             "compiled model": partial(compiled.contract, batch),
             "compiled random": partial(compiled_random.contract, batch),
@@ -77,15 +79,13 @@ def inference(quick, failed):
         if "jax" not in failed:
             jax = best_rival(rivals.jax_inference(random.to_cores(), x.T))
         times = best_times(cases | jax)
-        flops = 4 * sum_of_squares(random) * N
-        top = peak()[1] / times["peak"]
         rival = min((times[name] for name in jax), default=np.nan)
         for name, bar in (
             ("contract", INFERENCE_BARS[r]),
             ("compiled model", IDENTITY_BARS[r]),
             ("compiled random", None),
         ):
-            share = 100 * flops / times[name] / top
+            share = 100 * times["peak"] / times[name]
             cores = {"contract": "", "compiled model": compiled, "compiled random": compiled_random}
             share_text = verdict(share, bar, " %") if bar else f"{share:.3g} %"
             n_identity = getattr(cores[name], "n_identity", "")
@@ -97,7 +97,7 @@ def inference(quick, failed):
             )  # fmt: skip
         if jax:
             best = min(jax, key=times.get)
-            share = f"{100 * flops / rival / top:.3g} %"
+            share = f"{100 * times['peak'] / rival:.3g} %"
             table.add(f"r = {r:>2}, JAX", f"{1e3 * rival:.2f}", share, best, "",
                       rank=r, what="jax", seconds=rival, form=best)  # fmt: skip
     return table
@@ -114,21 +114,27 @@ def two_threads(quick):
         ttexm.set_num_threads(n)
         call()
 
+    part = peak(1e8)
+
+    def multiply_add(first, last):
+        for _ in range(first, last):
+            part()
+
+    # What two cores of this machine can do: the same pool of threads, nothing but arithmetic.
+    cases = [("multiply-adds alone", partial(threads.run, multiply_add, 8, parallel=True))]
     for r in (4, 8, 16):
         W, manifold = TTTensor.random((2,) * d, r, seed=0), Manifold((2,) * d, r)
-        for what, call in (
-            ("contract", partial(W.contract, batch)),
-            ("gradient", partial(manifold.gradient, W, batch, np.ones(N))),
-        ):
-            times = best_times(
-                {"one": partial(on, 1, call), "two": partial(on, 2, call)}, seconds=0.3
-            )
-            gain = times["one"] / times["two"]
-            bar = verdict(gain, 1.8) if what == "contract" else f"{gain:.3g}x"
-            table.add(
-                f"r = {r:>2}, {what}", *(f"{1e3 * seconds:.2f}" for seconds in times.values()), bar,
-                rank=r, what=what, gain=gain,
-            )  # fmt: skip
+        cases += [
+            (f"r = {r:>2}, contract", partial(W.contract, batch)),
+            (f"r = {r:>2}, gradient", partial(manifold.gradient, W, batch, np.ones(N))),
+        ]
+    for what, call in cases:
+        turns = {"one": partial(on, 1, call), "two": partial(on, 2, call)}
+        times = best_times(turns, seconds=0.3)
+        gain = times["one"] / times["two"]
+        bar = verdict(gain, 1.8) if "contract" in what else f"{gain:.3g}x"
+        table.add(what, *(f"{1e3 * seconds:.2f}" for seconds in times.values()), bar,
+                  what=what, gain=gain)  # fmt: skip
     ttexm.set_num_threads(1)
     return table
 
@@ -155,7 +161,7 @@ def gradient(failed):
     for r in (8, 16):
         manifold = Manifold((2,) * d, r)
         points = {"model": model(d, r), "random": manifold.random_point(seed=0)}
-        cases = {"peak": peak()[0]}
+        cases = {"peak": peak(12 * sum_of_squares(points["random"]) * m)}
         for name, W in points.items():
             cases[name] = partial(manifold.gradient, W, batch, derivative)
             cases[f"{name}, new point"] = partial(at_new_point, manifold, W, batch, derivative)
@@ -163,10 +169,9 @@ def gradient(failed):
         if "jax" not in failed:
             jax = best_rival(rivals.jax_gradient(points["random"].to_cores(), x.T, y))
         times = best_times(cases | jax)
-        flops, top = 12 * sum_of_squares(points["random"]) * m, peak()[1] / times["peak"]
         rival = min((times[name] for name in jax), default=np.nan)
         for name in list(cases)[1:]:
-            share = 100 * flops / times[name] / top
+            share = 100 * times["peak"] / times[name]
             barred = "new" not in name
             table.add(
                 f"r = {r:>2}, {name}", f"{1e3 * times[name]:.3f}",
@@ -176,7 +181,7 @@ def gradient(failed):
             )  # fmt: skip
         if jax:
             best = min(jax, key=times.get)
-            share = f"{100 * flops / rival / top:.3g} %"
+            share = f"{100 * times['peak'] / rival:.3g} %"
             table.add(f"r = {r:>2}, JAX", f"{1e3 * rival:.3f}", share, best,
                       rank=r, what="jax", seconds=rival, form=best)  # fmt: skip
     return table
@@ -351,8 +356,7 @@ def main():
         os.sched_setaffinity(0, cores)
     ttexm.set_num_threads(1)
     for dtype in (np.float64, np.float32):
-        call, flops = peak(dtype)
-        rate = flops / best_times({0: call}, rounds=5)[0]
+        rate = 1e8 / best_times({0: peak(1e8, dtype)}, rounds=5)[0]
         print(f"peak of one core, {np.dtype(dtype)}: {rate / 1e9:.1f} GF/s of fused multiply-adds")
     benchmarks = {
         "inference": partial(inference, quick, failed),

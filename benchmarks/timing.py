@@ -4,6 +4,7 @@ import os
 import platform
 import sys
 import time
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 
@@ -39,6 +40,7 @@ def exponent(sizes, seconds) -> float:
     return float(np.polyfit(np.log(sizes), np.log(seconds), 1)[0])
 
 
+@cache
 def fma_loop(dtype, accumulators=12):
     """A kernel of nothing but fused multiply-adds in registers."""
     lanes = VECTOR_BYTES // np.dtype(dtype).itemsize
@@ -92,10 +94,14 @@ def fma_loop(dtype, accumulators=12):
     return call
 
 
-def peak(dtype=np.float64, n=200_000) -> tuple:
-    """A case for `best_times`, and the flops that it does."""
+def peak(flops, dtype=np.float64):
+    """A case for `best_times`: so many flops at the machine's peak.
+
+    As many as the case beside it does: a burst of microseconds meets quiet moments that no longer
+    computation has.
+    """
     loop = fma_loop(dtype)
-    return (lambda: loop(n)), loop.flops * n
+    return partial(loop, max(1, round(flops / loop.flops)))
 
 
 def describe_machine(*packages) -> dict:

@@ -417,11 +417,11 @@ class TTTensor:
 
         Only for ranks that the shape allows, as those of a manifold are.
         """
-        trains.check_finite(self._train, "A tangent space")
-        if self._is_left:
-            return device.get("cpu").both_gauges(self._train, is_left=True)
-        train, exponent = self._scaled
-        left, right, power = device.get("cpu").both_gauges(train, is_left=False)
+        high, low = trains.check_finite(self._train, "A tangent space")
+        # Sweeps take powers of two out of products of cores, not out of the cores themselves.
+        is_moderate = max(high, -low) < np.finfo(self.dtype).maxexp // 2
+        train, exponent = (self._train, 0) if self._is_left or is_moderate else self._scaled
+        left, right, power = device.get("cpu").both_gauges(train, self._is_left)
         return left, right, exponent + power
 
     # -- contraction ---------------------------------------------------------------------------

@@ -74,10 +74,13 @@ def scale(train: Train, factor: float) -> Train:
     return train._replace(data=data)
 
 
-def check_finite(train: Train, what: str) -> None:
-    if kernels.extent(train.data)[0] > np.finfo(train.data.dtype).maxexp:
+def check_finite(train: Train, what: str) -> tuple[int, int]:
+    """Exponents of the largest and smallest non-zero entries of the cores; raises for NaN, inf."""
+    high, low = kernels.extent(train.data)
+    if high > np.finfo(train.data.dtype).maxexp:
         k = next(k for k, G in enumerate(to_slots(train)) if not np.isfinite(G).all())
         raise ValueError(f"{what} needs finite cores, but cores[{k}] has NaN or inf.")
+    return high, low
 
 
 def relative_eps(eps: float, dtype, d: int) -> float:

@@ -11,14 +11,14 @@ from typing import NamedTuple
 from .compile import inner, kernel
 from .dense import add_transposed_product, copy, fill, normalize, product
 from .layout import INDEX, NUMERIC, VECTOR, Batch, Train
-from .tiles import GROUP, TILE_BYTES, absorb_tile, element, itemsize, lookup_tile, pointer, shift
+from .tiles import GROUP, TILE_BYTES, absorb_tiles, element, itemsize, lookup_tile, pointer, shift
 
-_pair_2, _pair_1 = absorb_tile(2, slots=2), absorb_tile(1, slots=2)
+_pair_2, _pair_1 = absorb_tiles(2, slots=2), absorb_tiles(1, slots=2)
 _plain_4, _plain_1 = (
-    absorb_tile(4, weighted=False, based=False),
-    absorb_tile(1, weighted=False, based=False),
+    absorb_tiles(4, weighted=False, based=False),
+    absorb_tiles(1, weighted=False, based=False),
 )
-_add_4, _add_1 = absorb_tile(4), absorb_tile(1)
+_add_4, _add_1 = absorb_tiles(4), absorb_tiles(1)
 _lookup_8, _lookup_4 = lookup_tile(2), lookup_tile(1)
 
 
@@ -61,44 +61,30 @@ def mode_of(batch, k, start):
 @inner
 def _absorb_pair(G, r0, r1, x, v, row, width, out):
     """out = v G[0] + x v G[1]."""
-    for s in range(0, width, TILE_BYTES // itemsize(v)):
-        here, weight = shift(v, s), shift(x, s)
-        for b in range(0, r1 - 1, 2):
-            to = shift(out, b * row + s)
-            _pair_2(to, to, row, here, row, r0, shift(G, b), r1, 1, r0 * r1, weight)
-        if r1 % 2:
-            to = shift(out, (r1 - 1) * row + s)
-            _pair_1(to, to, row, here, row, r0, shift(G, r1 - 1), r1, 1, r0 * r1, weight)
+    _pair_2(out, out, row, v, row, r0, G, r1, 1, r0 * r1, x, r1 // 2, width)
+    if r1 % 2:
+        to = shift(out, (r1 - 1) * row)
+        _pair_1(to, to, row, v, row, r0, shift(G, r1 - 1), r1, 1, r0 * r1, x, 1, width)
 
 
 @inner
 def _absorb_constant(G, r0, r1, v, row, width, out):
     """out = v G, G the matrix of one slot."""
-    for s in range(0, width, TILE_BYTES // itemsize(v)):
-        here = shift(v, s)
-        for b in range(0, r1 - 3, 4):
-            to = shift(out, b * row + s)
-            _plain_4(to, to, row, here, row, r0, shift(G, b), r1, 1, 0, v)
-        for b in range(r1 - r1 % 4, r1):
-            to = shift(out, b * row + s)
-            _plain_1(to, to, row, here, row, r0, shift(G, b), r1, 1, 0, v)
+    _plain_4(out, out, row, v, row, r0, G, r1, 1, 0, v, r1 // 4, width)
+    b = r1 - r1 % 4
+    if b < r1:
+        to = shift(out, b * row)
+        _plain_1(to, to, row, v, row, r0, shift(G, b), r1, 1, 0, v, r1 - b, width)
 
 
 @inner
 def _absorb_slot(G, r0, r1, x, v, base, row, width, out):
     """out = base + x v G, G the matrix of one slot."""
-    for s in range(0, width, TILE_BYTES // itemsize(v)):
-        here, weight = shift(v, s), shift(x, s)
-        for b in range(0, r1 - 3, 4):
-            at = b * row + s
-            _add_4(
-                shift(out, at), shift(base, at), row, here, row, r0, shift(G, b), r1, 1, 0, weight
-            )
-        for b in range(r1 - r1 % 4, r1):
-            at = b * row + s
-            _add_1(
-                shift(out, at), shift(base, at), row, here, row, r0, shift(G, b), r1, 1, 0, weight
-            )
+    _add_4(out, base, row, v, row, r0, G, r1, 1, 0, x, r1 // 4, width)
+    b = r1 - r1 % 4
+    if b < r1:
+        to, based = shift(out, b * row), shift(base, b * row)
+        _add_1(to, based, row, v, row, r0, shift(G, b), r1, 1, 0, x, r1 - b, width)
 
 
 @inner

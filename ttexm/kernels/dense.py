@@ -7,14 +7,14 @@ work itself. Nothing depends on the number of BLAS threads.
 import math
 
 from .compile import inner
-from .tiles import GROUP, absorb_tile, element, itemsize, shift
+from .tiles import GROUP, absorb_tiles, element, itemsize, shift
 
 PANEL = 8  # reflections that are applied together
 
-_tile_4x2 = absorb_tile(4, vectors=2, lanes=GROUP, weighted=False)
-_tile_4x1 = absorb_tile(4, vectors=1, lanes=GROUP, weighted=False)
-_tile_1x2 = absorb_tile(1, vectors=2, lanes=GROUP, weighted=False)
-_tile_1x1 = absorb_tile(1, vectors=1, lanes=GROUP, weighted=False)
+_tiles_4x2 = absorb_tiles(4, vectors=2, lanes=GROUP, weighted=False)
+_tiles_4x1 = absorb_tiles(4, vectors=1, lanes=GROUP, weighted=False)
+_tiles_1x2 = absorb_tiles(1, vectors=2, lanes=GROUP, weighted=False)
+_tiles_1x1 = absorb_tiles(1, vectors=1, lanes=GROUP, weighted=False)
 
 
 @inner
@@ -80,26 +80,15 @@ def normalize(a, n):
 @inner
 def add_strided_product(out, ldo, a, row, step, b, ldb, p, depth, q):
     """out[i ldo + j] += sum_l a[i row + l step] b[l ldb + j], in O(p depth q)."""
-    j = 0
-    while j + GROUP <= q:
-        two = j + 2 * GROUP <= q
-        column = shift(b, j)
-        i = 0
-        while i < p:
-            here, left = shift(out, i * ldo + j), shift(a, i * row)
-            if i + 4 <= p:
-                if two:
-                    _tile_4x2(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
-                else:
-                    _tile_4x1(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
-                i += 4
-            else:
-                if two:
-                    _tile_1x2(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
-                else:
-                    _tile_1x1(here, here, ldo, column, ldb, depth, left, step, row, 0, b)
-                i += 1
-        j += 2 * GROUP if two else GROUP
+    fours, rest = p // 4, p % 4
+    last, last_a = shift(out, (p - rest) * ldo), shift(a, (p - rest) * row)
+    _tiles_4x2(out, out, ldo, b, ldb, depth, a, step, row, 0, b, fours, q)
+    _tiles_1x2(last, last, ldo, b, ldb, depth, last_a, step, row, 0, b, rest, q)
+    if q % (2 * GROUP) >= GROUP:
+        j = q - q % (2 * GROUP)
+        here, below, column = shift(out, j), shift(last, j), shift(b, j)
+        _tiles_4x1(here, here, ldo, column, ldb, depth, a, step, row, 0, b, fours, GROUP)
+        _tiles_1x1(below, below, ldo, column, ldb, depth, last_a, step, row, 0, b, rest, GROUP)
     for j in range(q - q % GROUP, q):
         for i in range(p):
             total = out[i * ldo + j]

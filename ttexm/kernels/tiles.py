@@ -11,6 +11,8 @@ ranks. A pointer does not keep its array alive: only kernels make them, of their
     scatter  D_s[a, b] += p[a, s] q[b, s]                               lanes run over b
 """
 
+import contextlib
+
 import numba
 from llvmlite import ir
 from numba.core import cgutils
@@ -96,19 +98,19 @@ class Emitter:
     def shift(self, index, k):
         return self.builder.add(index, ir.Constant(index.type, k))
 
-    def _pointer(self, base, index):
+    def pointer(self, base, index):
         return self.builder.gep(base, [index], source_etype=self.element)
 
     def load(self, base, index):
-        pointer = self.builder.bitcast(self._pointer(base, index), self.vector.as_pointer())
+        pointer = self.builder.bitcast(self.pointer(base, index), self.vector.as_pointer())
         return self.builder.load(pointer, align=self.bytes, typ=self.vector)
 
     def store(self, value, base, index):
-        pointer = self.builder.bitcast(self._pointer(base, index), self.vector.as_pointer())
+        pointer = self.builder.bitcast(self.pointer(base, index), self.vector.as_pointer())
         self.builder.store(value, pointer, align=self.bytes)
 
     def load_scalar(self, base, index):
-        return self.builder.load(self._pointer(base, index), typ=self.element)
+        return self.builder.load(self.pointer(base, index), typ=self.element)
 
     def gather(self, scalars):
         """The vector of the given scalars."""
@@ -164,6 +166,12 @@ class Emitter:
             x = self.halves_added(x)
         return self.builder.extract_element(x, ir.IntType(32)(0))
 
+    @contextlib.contextmanager
+    def repeat(self, count):
+        """The index 0, 1, .. < count of a loop, whose body is emitted within the context."""
+        with cgutils.for_range(self.builder, count) as loop:
+            yield loop.index
+
     def loop(self, count, step, n_accumulators, body):
         """Accumulators (from zero) after `body(index, accumulators)` for 0, step, .. < count.
 
@@ -188,62 +196,80 @@ class Emitter:
         return results
 
 
-def absorb_tile(columns, vectors=VECTORS, lanes=None, slots=1, weighted=True, based=True):
-    """Tile of `columns` outputs by `vectors` vectors of samples.
+def absorb_tiles(columns, vectors=VECTORS, lanes=None, slots=1, weighted=True, based=True):
+    """Tiles of `columns` outputs by `vectors` vectors of samples: `groups` of them by all samples.
 
     One slot: out = base + w acc_0; unweighted: w = 1; not based: base = 0. Two slots:
-    out = acc_0 + w acc_1. Row j of `out` and `base`
-    starts at j * row, row l of `v` at l * v_row; g is read at l * depth_stride + j * column_stride,
-    for the second slot `slot_stride` further.
+    out = acc_0 + w acc_1. Row j of `out` and `base` starts at j * row, row l of `v` at l * v_row; g
+    is read at l * depth_stride + j * column_stride, for the second slot `slot_stride` further.
+    Takes samples as long as a whole tile of them fits into `width`.
     """
 
     @intrinsic
-    def tile(
-        typing, out, base, row, v, v_row, depth, g, depth_stride, column_stride, slot_stride, w
-    ):
+    def tiles(
+        typing, out, base, row, v, v_row, depth, g, depth_stride, column_stride, slot_stride, w,
+        groups, width,
+    ):  # fmt: skip
         p = out
-        signature = numba.types.void(p, p, INTP, p, INTP, INTP, p, INTP, INTP, INTP, p)
+        signature = numba.types.void(p, p, INTP, p, INTP, INTP, p, INTP, INTP, INTP, p, INTP, INTP)
 
         def codegen(context, builder, signature, args):
-            out, base, row, v, v_row, depth, g, depth_stride, column_stride, slot_stride, w = args
+            out, base, row, v, v_row, depth, g, depth_stride, column_stride, slot_stride, w = args[
+                :11
+            ]
+            groups, width = args[11:]
             emit = Emitter(context, builder, signature.args[0].dtype, lanes)
-            zero = ir.Constant(row.type, 0)
             places = [(i, j) for i in range(slots) for j in range(columns)]
 
-            def step(level, accumulators):
-                v_here = builder.mul(level, v_row)
-                g_here = builder.mul(level, depth_stride)
-                samples = [emit.load(v, emit.shift(v_here, s * emit.lanes)) for s in range(vectors)]
-                results = []
-                for i, j in places:
-                    at = emit.row(emit.row(g_here, slot_stride, i), column_stride, j)
-                    weight = emit.splat(emit.load_scalar(g, at))
-                    results += [
-                        emit.fma(samples[s], weight, accumulators[len(results) + s])
-                        for s in range(vectors)
+            def tile(out, base, v, g, w):
+                def step(level, accumulators):
+                    v_here = builder.mul(level, v_row)
+                    g_here = builder.mul(level, depth_stride)
+                    samples = [
+                        emit.load(v, emit.shift(v_here, s * emit.lanes)) for s in range(vectors)
                     ]
-                return results
+                    results = []
+                    for i, j in places:
+                        at = emit.row(emit.row(g_here, slot_stride, i), column_stride, j)
+                        weight = emit.splat(emit.load_scalar(g, at))
+                        results += [
+                            emit.fma(samples[s], weight, accumulators[len(results) + s])
+                            for s in range(vectors)
+                        ]
+                    return results
 
-            sums = emit.loop(depth, 1, len(places) * vectors, step)
-            sums = {(*ij, s): sums.pop(0) for ij in places for s in range(vectors)}
-            for s in range(vectors):
-                if weighted:
-                    weight = emit.load(w, emit.shift(zero, s * emit.lanes))
-                for j in range(columns):
-                    here = emit.shift(emit.row(zero, row, j), s * emit.lanes)
-                    result = sums[0, j, s]
-                    if slots == 2:
-                        result = emit.fma(weight, sums[1, j, s], result)
-                    elif weighted:
-                        result = emit.fma(weight, result, emit.load(base, here))
-                    elif based:
-                        result = builder.fadd(emit.load(base, here), result)
-                    emit.store(result, out, here)
+                sums = emit.loop(depth, 1, len(places) * vectors, step)
+                sums = {(*ij, s): sums.pop(0) for ij in places for s in range(vectors)}
+                zero = ir.Constant(row.type, 0)
+                for s in range(vectors):
+                    if weighted:
+                        weight = emit.load(w, emit.shift(zero, s * emit.lanes))
+                    for j in range(columns):
+                        here = emit.shift(emit.row(zero, row, j), s * emit.lanes)
+                        result = sums[0, j, s]
+                        if slots == 2:
+                            result = emit.fma(weight, sums[1, j, s], result)
+                        elif weighted:
+                            result = emit.fma(weight, result, emit.load(base, here))
+                        elif based:
+                            result = builder.fadd(emit.load(base, here), result)
+                        emit.store(result, out, here)
+
+            span = vectors * emit.lanes
+            with emit.repeat(builder.sdiv(width, ir.Constant(width.type, span))) as number:
+                s = builder.mul(number, ir.Constant(width.type, span))
+                with emit.repeat(groups) as group:
+                    j = builder.mul(group, ir.Constant(width.type, columns))
+                    at = builder.add(s, builder.mul(j, row))
+                    tile(
+                        emit.pointer(out, at), emit.pointer(base, at), emit.pointer(v, s),
+                        emit.pointer(g, builder.mul(j, column_stride)), emit.pointer(w, s),
+                    )  # fmt: skip
             return context.get_dummy_value()
 
         return signature, codegen
 
-    return tile
+    return tiles
 
 
 def outer_tile(rows, columns):
