@@ -55,5 +55,4 @@ class CompiledTensor:
 
     def _contract(self, batch):
         check_batch(batch, self.shape)
-        mantissas, exponents = trains.contract(self._train, self._identity, self._growth, batch)
-        return mantissas, exponents + self._exponent
+        return trains.contract(self._train, self._exponent, self._identity, self._growth, batch)

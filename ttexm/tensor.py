@@ -459,8 +459,7 @@ class TTTensor:
         check_batch(batch, self.shape)
         W = self.astype(np.result_type(self.dtype, batch.dtype))
         (train, exponent), dense = W._scaled, np.zeros(self.ndim, np.bool_)
-        mantissas, exponents = trains.contract(train, dense, W._growth, batch)
-        return mantissas, exponents + exponent
+        return trains.contract(train, exponent, dense, W._growth, batch)
 
     @cached_property
     def _growth(self) -> trains.Growth:

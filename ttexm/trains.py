@@ -113,10 +113,14 @@ def growth(train: Train) -> Growth:
     return Growth(high + terms, -low)
 
 
-def contract(train: Train, identity: np.ndarray, growth: Growth, batch: RankOneBatch):
-    """<W, X_s> as mantissas and exponents."""
+def contract(
+    train: Train, exponent: int, identity: np.ndarray, growth: Growth, batch: RankOneBatch
+):
+    """2^exponent <W, X_s> as mantissas and exponents."""
     high, low = batch.extent
     period = kernels.check_period(train.data.dtype, max(growth.up + high, growth.down - low))
-    return kernels.contract(
-        train, identity, batch.astype(train.data.dtype)._batch, len(batch), period
-    )
+    columns = batch.astype(train.data.dtype)._batch
+    mantissas, exponents = kernels.contract(train, identity, columns, len(batch), period)
+    if exponent != 0:
+        exponents += exponent
+    return mantissas, exponents

@@ -194,8 +194,9 @@ def _dominant(M, p, w, r, U, like, small, free):
     """Orthonormal U (p, r) whose span is that of the leading r left singular vectors of M (p, w).
 
     Subspace iteration, from the first r columns of M (the part along V), until U is shown to miss
-    at most EXCESS of the discarded energy; an SVD where that does not come soon. With M = U B + E
-    the optimum is at most |E B^T|^2 / (lambda_min(B B^T) - |E|^2) better (Li and Li 2005).
+    at most EXCESS of the discarded energy; a decomposition where that does not come soon. With
+    M = U B + E the optimum is at most |E B^T|^2 / (lambda_min(B B^T) - lambda_max(E E^T)) better
+    (Li and Li 2005).
     """
     if p == r:
         fill(U, p * p, 0)
@@ -207,6 +208,7 @@ def _dominant(M, p, w, r, U, like, small, free):
     for i in range(p):
         copy(shift(M, i * w), r, shift(U, i * r))
     total = _energy(M, p * w)
+    discarded = total
     for _ in range(ITERATIONS):
         householder(U, p, r, gram, work)
         fill(B, r * w, 0)
@@ -223,17 +225,44 @@ def _dominant(M, p, w, r, U, like, small, free):
         fill(gram, r * r, 0)
         add_transposed_product(B_t, B_t, r, w, r, gram)
         inverted = shift(gram, r * r)
-        if inverse(gram, r, inverted, shift(inverted, r * r)):
-            gap = 1 / math.sqrt(_energy(inverted, r * r)) - discarded
-            if gap > 0 and _energy(K, p * r) <= EXCESS * gap * discarded:
-                return
+        if not inverse(gram, r, inverted, shift(inverted, r * r)):
+            break
+        # |.|_F bounds the largest eigenvalue; that of E^T E, where |E|_F^2 is too coarse a bound.
+        smallest, largest = 1 / math.sqrt(_energy(inverted, r * r)), discarded
+        if largest >= smallest:
+            fill(work, w * w, 0)
+            add_transposed_product(E, E, w, p, w, work)
+            largest = math.sqrt(_energy(work, w * w))
+        if largest >= smallest:
+            break
+        if _energy(K, p * r) <= EXCESS * (smallest - largest) * discarded:
+            return
         product(M, B_t, p, w, r, U)
-    matrix = np.empty((p, w), like.dtype)
-    copy(M, p * w, pointer(matrix))
-    u = np.linalg.svd(matrix, False)[0]
-    for i in range(p):
-        for j in range(r):
-            U[i * r + j] = u[i, j]
+    _decompose(M, p, w, r, discarded / total, U, like, gram, work)
+
+
+@inner
+def _decompose(M, p, w, r, share, U, like, small, work):
+    """`_dominant` by eigenvectors of M^T M, or of M itself where those are not accurate enough.
+
+    Rounding of M^T M costs them some eps of the whole energy, of which `share` may be missed.
+    """
+    if w <= p and EXCESS * share > 16 * w * epsilon(M):
+        matrix = np.zeros((w, w), like.dtype)
+        add_transposed_product(M, M, w, p, w, pointer(matrix))
+        vectors = np.linalg.eigh(matrix)[1]
+        for i in range(w):
+            for j in range(r):
+                work[i * r + j] = vectors[i, w - 1 - j]
+        product(M, work, p, w, r, U)
+        householder(U, p, r, small, work)
+    else:
+        matrix = np.empty((p, w), like.dtype)
+        copy(M, p * w, pointer(matrix))
+        u = np.linalg.svd(matrix, False)[0]
+        for i in range(p):
+            for j in range(r):
+                U[i * r + j] = u[i, j]
 
 
 @inner
