@@ -63,8 +63,9 @@ CASES = [
      "max_sweeps must be an integer of at least 1, got 0."),
     # entries
     (lambda: TTTensor.ones((2,) * 160).full(), ValueError,
-     "The full tensor of shape (2,) * 160 has 1.46e+48 entries, more than max_size=134217728; "
+     "The full tensor of shape (2,) * 160 has 10^48.2 entries, more than max_size=134217728; "
      "index it, or raise max_size if it fits in memory."),
+    (lambda: TTTensor.ones((2,) * 5000).full(), ValueError, "has 10^1505.1 entries, more than"),
     (lambda: W.full(max_size=3), ValueError, "has 12 entries, more than max_size=3"),
     (lambda: np.asarray(W, copy=False), ValueError, "A TTTensor is no array: copy=False cannot be had."),
     (lambda: W[0, 3, 0], IndexError, "Index 3 is out of range for mode 1 of size 3."),

@@ -21,6 +21,7 @@ LAYERS = [
     ["trains"],
     ["compiled", "construct"],
     ["tensor"],
+    ["tangent"],
     ["manifold"],
     ["interop"],
     ["__init__"],

@@ -392,3 +392,16 @@ def test_the_manifold_of_the_rounded_tensor_contains_it(W):
     Z = W.round()
     if Z.norm() > 0:
         assert Manifold(Z.shape, Z.ranks).contains(Z)
+
+
+@pytest.mark.parametrize(
+    ("power", "squared"), [(-1000, 0.0), (-400, 2.0**-800), (400, 2.0**800), (1000, np.inf)]
+)
+def test_inner_products_of_any_scale(power, squared):
+    manifold = Manifold((2, 3, 2), 2)
+    W = manifold.random_point(seed=0)
+    xi, eta = (manifold.random_tangent(W, seed) for seed in (1, 2))
+    scaled = 2.0**power * xi
+    assert scaled.norm() == 2.0**power * xi.norm()
+    assert_allclose(scaled.inner(2.0**-power * eta), xi.inner(eta), rtol=1e-12)
+    assert_allclose(scaled.inner(scaled), squared, rtol=1e-12)

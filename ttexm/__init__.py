@@ -3,7 +3,8 @@
 from .batch import RankOneBatch
 from .compiled import CompiledTensor
 from .kernels.threads import get_num_threads, set_num_threads
-from .manifold import Manifold, TangentVector
+from .manifold import Manifold
+from .tangent import TangentVector
 from .tensor import TTTensor, allclose
 
 __all__ = [

@@ -3,7 +3,8 @@
 import numpy as np
 from pymanopt.manifolds.manifold import RiemannianSubmanifold
 
-from .manifold import Manifold, TangentVector
+from .manifold import Manifold
+from .tangent import TangentVector
 from .tensor import TTTensor
 
 

@@ -94,3 +94,13 @@ def check_same_shape(given: tuple[int, ...], wanted: tuple[int, ...], what: str)
         raise ValueError(f"{what} must have {len(wanted)} modes, got {len(given)}.")
     k = next(k for k in range(len(given)) if given[k] != wanted[k])
     raise ValueError(f"{what} must have size {wanted[k]} in mode {k}, got {given[k]}.")
+
+
+def shorten(values: tuple[int, ...]) -> str:
+    """A tuple for people: (2,) * 160, or (1, 2, 4, ..., 4, 2, 1)."""
+    if len(values) <= 8:
+        return str(values)
+    if len(set(values)) == 1:
+        return f"({values[0]},) * {len(values)}"
+    head, tail = ", ".join(map(str, values[:4])), ", ".join(map(str, values[-4:]))
+    return f"({head}, ..., {tail})"

@@ -14,7 +14,7 @@ from .compiled import CompiledTensor
 from .drawing import draw_train
 from .indexing import collapse, parse_key, parse_rows
 from .kernels.layout import Train
-from .shapes import check_dtype, check_ranks, check_same_shape, float_array
+from .shapes import check_dtype, check_ranks, check_same_shape, float_array, shorten
 
 MAX_SIZE = 2**27  # entries that `full` writes out unasked: 1 GiB of float64
 
@@ -171,9 +171,10 @@ class TTTensor:
                [1., 1., 1.]])
         """
         if self.size > max_size:
+            entries = self.size if self.size < 10**9 else f"10^{math.log10(self.size):.1f}"
             raise ValueError(
-                f"The full tensor of shape {shorten(self.shape)} has {self.size:.3g} entries, "
-                f"more than max_size={max_size}; index it, or raise max_size if it fits in memory."
+                f"The full tensor of shape {shorten(self.shape)} has {entries} entries, more than "
+                f"max_size={max_size}; index it, or raise max_size if it fits in memory."
             )
         rows = np.ones((1, 1), self.dtype)
         for slots in trains.to_slots(self._train):
@@ -520,13 +521,3 @@ def _refuse(other):
 
 def _is_scalar(x) -> bool:
     return isinstance(x, numbers.Real) or (isinstance(x, np.ndarray) and x.ndim == 0)
-
-
-def shorten(values: tuple[int, ...]) -> str:
-    """A tuple for people: (2,) * 160, or (1, 2, 4, ..., 4, 2, 1)."""
-    if len(values) <= 8:
-        return str(values)
-    if len(set(values)) == 1:
-        return f"({values[0]},) * {len(values)}"
-    head, tail = ", ".join(map(str, values[:4])), ", ".join(map(str, values[-4:]))
-    return f"({head}, ..., {tail})"

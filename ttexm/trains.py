@@ -31,6 +31,14 @@ def ldexp(mantissa, exponent):
         return np.ldexp(mantissa, np.clip(exponent, -5000, 5000))
 
 
+def normalized(data):
+    """The data by a power of two such that squares stay in range, and its exponent."""
+    exponent = kernels.extent(data)[0]
+    if abs(exponent) < np.finfo(data.dtype).maxexp // 4:
+        return data, 0
+    return ldexp(data, -exponent), exponent
+
+
 def log_abs(mantissa, exponent):
     """log |mantissa 2^exponent|, -inf for 0."""
     with np.errstate(divide="ignore"):
