@@ -507,3 +507,23 @@ def test_the_html_repr_draws_at_most_twelve_cores(d):
     ElementTree.fromstring(html)
     assert html.count("<circle") == min(d, 12)
     assert ("..." in html.split("<svg")[1].split(">", 1)[1]) == (d > 12)
+
+
+@pytest.mark.parametrize("base", [2.0, 0.25])
+def test_a_norm_beyond_floats_is_spread_over_the_cores(base):
+    d = 3000
+    W = TTTensor.rank_one([[base, base]] * d)
+    doubled = (W + W).round()
+    assert doubled.rank == 1
+    assert_allclose(doubled.log_norm(), math.log(2) + d * math.log(base * 2**0.5), rtol=1e-12)
+    batch = RankOneBatch.from_vectors([np.full((1, 2), 0.5 / base)] * d)
+    assert_allclose(doubled.contract(batch), [2.0], rtol=1e-9)
+
+
+def test_entries_and_sums_do_not_overflow_on_the_way():
+    W = TTTensor.rank_one([[2.0**600], [2.0**600, 1.0], [2.0**-900, 0.0], [2.0**-300]])
+    assert_array_equal(W.full().ravel(), [1.0, 0.0, 2.0**-600, 0.0])
+    assert W[0, 1, 0, 0] == 2.0**-600
+    assert W.sum() == 1 + 2.0**-600
+    assert_array_equal(W[0, :, 0].full().ravel(), [1.0, 2.0**-600])
+    assert_array_equal(W.sum(axis=(0, 2)).full().ravel(), [1.0, 2.0**-600])

@@ -176,11 +176,12 @@ class TTTensor:
                 f"The full tensor of shape {shorten(self.shape)} has {entries} entries, more than "
                 f"max_size={max_size}; index it, or raise max_size if it fits in memory."
             )
+        train, exponent = self._scaled
         rows = np.ones((1, 1), self.dtype)
-        for slots in trains.to_slots(self._train):
+        for slots in trains.to_slots(train):
             n, r0, r1 = slots.shape
             rows = (rows @ slots.transpose(1, 0, 2).reshape(r0, n * r1)).reshape(-1, r1)
-        return rows.reshape(self.shape)
+        return trains.ldexp(rows.reshape(self.shape), exponent)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if copy is False:
@@ -200,10 +201,7 @@ class TTTensor:
         items = parse_key(key, self.shape)
         if all(isinstance(item, int) for item in items):
             return self[np.array([items])][0]
-        # A copy: a view would be of another numba type where the slice is not contiguous.
-        return self._collapse(
-            [slots[item] for slots, item in zip(trains.to_slots(self._train), items, strict=True)]
-        )
+        return self._collapse(lambda slots, k: slots[items[k]])
 
     def sum(self, axis=None):
         """Sum the entries, over all modes or some of them, in O(d n r^2).
@@ -224,16 +222,16 @@ class TTTensor:
             if not isinstance(k, int) or not -self.ndim <= k < self.ndim:
                 raise ValueError(f"axis must be among the {self.ndim} modes, got {k!r}.")
         gone = {k % self.ndim for k in axes}
-        parts = [
-            G.sum(axis=0) if k in gone else G for k, G in enumerate(trains.to_slots(self._train))
-        ]
-        return self._collapse(parts)
+        return self._collapse(lambda slots, k: slots.sum(axis=0) if k in gone else slots)
 
-    def _collapse(self, parts):
-        cores, exponent = collapse(parts)
+    def _collapse(self, part):
+        """The tensor of the cores part(slots, k); what is a matrix goes into its neighbours."""
+        train, exponent = self._scaled
+        parts = [part(slots, k) for k, slots in enumerate(trains.to_slots(train))]
+        cores, power = collapse(parts)
         if all(part.ndim == 2 for part in parts):
-            return trains.ldexp(cores[0], exponent)[0, 0, 0]
-        return TTTensor._of(trains.from_slots(cores), exponent)
+            return trains.ldexp(cores[0], exponent + power)[0, 0, 0]
+        return TTTensor._of(trains.from_slots(cores), exponent + power)
 
     # -- algebra -------------------------------------------------------------------------------
 

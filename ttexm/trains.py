@@ -103,9 +103,10 @@ def round(train: Train, most: tuple[int, ...], eps: float) -> tuple[Train, int]:
     last = len(train.sizes) - 1
     train, exponent = kernels.orthogonalize(kernels.reverse(train), last)
     train = kernels.reverse(train)
-    norm = float(np.linalg.norm(train.data[: train.offsets[1]]))
-    tolerance = eps * norm / math.sqrt(max(1, last))
-    return kernels.truncate(train, np.array(most), tolerance), exponent
+    first = train.data[: train.offsets[1]]
+    first[:], power = normalized(first)
+    tolerance = eps * float(np.linalg.norm(first)) / math.sqrt(max(1, last))
+    return kernels.truncate(train, np.array(most), tolerance), exponent + power
 
 
 def orthogonalize(train: Train, center: int) -> tuple[Train, int]:
