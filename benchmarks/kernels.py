@@ -130,7 +130,7 @@ def two_threads(quick):
         ]
     for what, call in cases:
         turns = {"one": partial(on, 1, call), "two": partial(on, 2, call)}
-        times = best_times(turns, seconds=0.3)
+        times = best_times(turns, seconds=0.1)
         gain = times["one"] / times["two"]
         bar = verdict(gain, 1.8) if "contract" in what else f"{gain:.3g}x"
         table.add(what, *(f"{1e3 * seconds:.2f}" for seconds in times.values()), bar,

@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 from ttexm.kernels.compile import VECTOR_BYTES
 
 
-def best_times(cases: dict, rounds: int = 8, seconds: float = 0.15) -> dict:
+def best_times(cases: dict, rounds: int = 24, seconds: float = 0.06) -> dict:
     """Seconds of the best call of each case; cases take turns, so that noise hits all alike."""
     for call in cases.values():
         call()

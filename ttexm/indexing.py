@@ -63,11 +63,13 @@ def collapse(parts: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
     """
     cores, carry, exponent = [], None, 0
     for part in parts:
-        product = part if carry is None else carry @ part
-        peak = float(np.abs(product).max())
-        if carry is not None and 0 < peak < np.inf:
-            power = int(np.frexp(peak)[1])
-            product, exponent = np.ldexp(product, -power), exponent + power
+        product = part
+        if carry is not None:
+            product, power = scaled_product(carry, part)
+            exponent += power
+        elif part.ndim == 2:
+            product, power = without_power(part)
+            exponent += power
         if part.ndim == 2:
             carry = product
         else:
@@ -78,3 +80,28 @@ def collapse(parts: list[np.ndarray]) -> tuple[list[np.ndarray], int]:
     elif carry is not None:
         cores.append(carry[None])
     return cores, exponent
+
+
+def scaled_product(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, int]:
+    """a @ b by a power of two, near 1, and the exponent; for an array `a` that is near 1 itself.
+
+    A small b is scaled up first, as its product with small entries of `a` would be lost; a large
+    one is not scaled down, as its own small entries would be.
+    """
+    scaled, power = without_power(b)
+    if power > 0:
+        scaled, power = b, 0
+    product, rest = without_power(a @ scaled)
+    return product, power + rest
+
+
+def without_power(a: np.ndarray) -> tuple[np.ndarray, int]:
+    """The array by the power of two that brings its largest entry near 1, and the exponent.
+
+    NaN, inf and zeros are left as they are.
+    """
+    peak = float(np.abs(a).max())
+    if not 0 < peak < np.inf:
+        return a, 0
+    power = int(np.frexp(peak)[1])
+    return np.ldexp(a, -power), power

@@ -12,7 +12,7 @@ from . import construct, device, trains
 from .batch import RankOneBatch, check_batch
 from .compiled import CompiledTensor
 from .drawing import draw_train
-from .indexing import collapse, parse_key, parse_rows
+from .indexing import collapse, parse_key, parse_rows, scaled_product
 from .kernels.layout import Train
 from .shapes import check_dtype, check_ranks, check_same_shape, float_array, shorten
 
@@ -176,11 +176,11 @@ class TTTensor:
                 f"The full tensor of shape {shorten(self.shape)} has {entries} entries, more than "
                 f"max_size={max_size}; index it, or raise max_size if it fits in memory."
             )
-        train, exponent = self._scaled
-        rows = np.ones((1, 1), self.dtype)
-        for slots in trains.to_slots(train):
+        rows, exponent = np.ones((1, 1), self.dtype), 0
+        for slots in trains.to_slots(self._train):
             n, r0, r1 = slots.shape
-            rows = (rows @ slots.transpose(1, 0, 2).reshape(r0, n * r1)).reshape(-1, r1)
+            rows, power = scaled_product(rows, slots.transpose(1, 0, 2).reshape(r0, n * r1))
+            rows, exponent = rows.reshape(-1, r1), exponent + power
         return trains.ldexp(rows.reshape(self.shape), exponent)
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
@@ -226,12 +226,11 @@ class TTTensor:
 
     def _collapse(self, part):
         """The tensor of the cores part(slots, k); what is a matrix goes into its neighbours."""
-        train, exponent = self._scaled
-        parts = [part(slots, k) for k, slots in enumerate(trains.to_slots(train))]
-        cores, power = collapse(parts)
+        parts = [part(slots, k) for k, slots in enumerate(trains.to_slots(self._train))]
+        cores, exponent = collapse(parts)
         if all(part.ndim == 2 for part in parts):
-            return trains.ldexp(cores[0], exponent + power)[0, 0, 0]
-        return TTTensor._of(trains.from_slots(cores), exponent + power)
+            return trains.ldexp(cores[0], exponent)[0, 0, 0]
+        return TTTensor._of(trains.from_slots(cores), exponent)
 
     # -- algebra -------------------------------------------------------------------------------
 
