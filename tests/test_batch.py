@@ -7,6 +7,7 @@ from numpy.testing import assert_array_equal
 from strategies import batches, dtypes, seeds, shapes
 
 from ttexm import RankOneBatch
+from ttexm.kernels.layout import CATEGORY, NUMERIC
 
 
 @given(st.integers(0, 60), st.integers(1, 5), seeds, dtypes)
@@ -97,3 +98,19 @@ def test_integers_become_floats_and_repr_is_short():
     wide = RankOneBatch.from_columns(np.ones((1, 1000)))
     assert repr(wide) == "RankOneBatch(1 samples, 1000 modes, float64)"
     assert batch.astype(np.float64) is batch
+
+
+@given(batches((2, 3, 1, 4)))
+def test_scaling_leaves_constants_alone(batch):
+    scaled = batch.scaled(0.5)
+    for k in range(batch.ndim):
+        before, after = batch.vectors(k), scaled.vectors(k)
+        has_constant = batch._batch.kinds[k] in (NUMERIC, CATEGORY)
+        factors = np.where(np.arange(before.shape[1]) == 0, 1, 0.5) if has_constant else 1
+        assert_array_equal(after, before * factors)
+
+
+@given(batches((2, 3, 1, 4)))
+def test_sparse_matrices_hold_the_vectors(batch):
+    for k in range(batch.ndim):
+        assert_array_equal(batch.matrix(k).toarray(), batch.vectors(k))

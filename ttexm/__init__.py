@@ -9,6 +9,8 @@ from .tensor import TTTensor, allclose
 
 __all__ = [
     "CompiledTensor",
+    "ExMClassifier",
+    "ExMRegressor",
     "Manifold",
     "RankOneBatch",
     "TTTensor",
@@ -18,3 +20,12 @@ __all__ = [
     "set_num_threads",
 ]
 __version__ = "0.1.0"
+
+
+def __getattr__(name):
+    # scikit-learn takes a second to import: only who uses an estimator waits for it.
+    if name in ("ExMClassifier", "ExMRegressor"):
+        from . import estimators
+
+        return getattr(estimators, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+from scipy import sparse
 
 from . import device
 from .kernels import workspace
@@ -291,6 +292,27 @@ class RankOneBatch:
             out[:, 0] = 1
         return out
 
+    def matrix(self, k: int) -> sparse.csr_array:
+        """Return the feature vectors of mode k as a sparse matrix of shape (m, n_k).
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> RankOneBatch.from_codes([[700], [0]], shape=(1000,)).matrix(0).nnz
+        3
+        """
+        kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
+        if kind in (NUMERIC, VECTOR):
+            return sparse.csr_array(self.vectors(k))
+        codes = self._blocks()[1][:, self._batch.columns[k]].reshape(-1)[:m]
+        rows, scale = np.arange(m), self._batch.scales[k]
+        one_hot = sparse.csr_array((np.full(m, scale), (rows, codes)), (m, n), self.dtype)
+        if kind == INDEX:
+            return one_hot
+        first = sparse.csr_array((np.ones(m), (rows, np.zeros(m, int))), (m, n), self.dtype)
+        known = sparse.diags_array((codes > 0).astype(self.dtype))
+        return sparse.csr_array(first + known @ one_hot)
+
     def astype(self, dtype) -> "RankOneBatch":
         """Return the batch in another precision, or itself if it has that one."""
         dtype = check_dtype(dtype)
@@ -300,6 +322,29 @@ class RankOneBatch:
         values[:] = self._batch.values
         data = self._batch._replace(scales=self._batch.scales.astype(dtype), values=values)
         return RankOneBatch(self.shape, self.n_samples, data)
+
+    def scaled(self, factor: float) -> "RankOneBatch":
+        """Return the batch with all but the constants of slot 0 multiplied by a factor.
+
+        Modes without such a constant, of vectors and indices, stay as they are.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> RankOneBatch.from_columns([[4.0], [8.0]]).scaled(0.5).vectors(0)
+        array([[1., 2.],
+               [1., 4.]])
+        """
+        data = self._batch
+        factors = np.ones(data.n_values, self.dtype)
+        for k in np.flatnonzero(data.kinds == NUMERIC):
+            factors[data.columns[k] : data.columns[k] + self.shape[k] - 1] = factor
+        values = workspace.aligned(len(data.values), self.dtype)
+        blocks = self._blocks()[0]
+        np.multiply(blocks, factors[:, None], out=values.reshape(blocks.shape))
+        scales = np.where(data.kinds == CATEGORY, factor * data.scales, data.scales)
+        scaled = data._replace(values=values, scales=scales.astype(self.dtype))
+        return RankOneBatch(self.shape, self.n_samples, scaled)
 
     def __getitem__(self, rows) -> "RankOneBatch":
         """Select samples: a slice, an integer array or a boolean mask."""

@@ -8,9 +8,11 @@ from . import orthogonalize as sweeps
 from . import retract as retraction
 from .gradient import Gauge, contract, gradient, identity_gauge
 from .layout import NUMERIC, Train
+from .samples import Samples
 
 __all__ = [
     "Gauge",
+    "Samples",
     "add",
     "assemble_tangent",
     "both_gauges",

@@ -110,7 +110,7 @@ def accumulate_deltas(
             there = shift(e, (d - k - 1) // period * block)
             shifted = checked and _apply_powers(P, r0, block, count, own, there, weighted)
             p = weighted if shifted else P
-            _add_outer(
+            add_outer(
                 p, r0, q, r1, n, skip[k], mode, block, width, scaled, shift(pointer(deltas), at)
             )
             if k + 1 < d:
@@ -138,7 +138,7 @@ def _apply_powers(P, r, row, count, own, other, out):
 
 
 @inner
-def _add_outer(p, r0, q, r1, n, skip_constant, mode, row, width, scaled, D):
+def add_outer(p, r0, q, r1, n, skip_constant, mode, row, width, scaled, D):
     """D[i] += sum_s phi_s[i] p_s^T q_s, for one mode; D[c] += sum over code c for coded modes."""
     slot = r0 * r1
     if mode.kind in (NUMERIC, VECTOR):
@@ -214,15 +214,21 @@ def add_parts(parts, kinds, scales, left, out):
     for k in range(len(left.sizes)):
         slot = left.ranks[k] * left.ranks[k + 1]
         D, n = shift(pointer(out), left.offsets[k]), left.sizes[k]
-        if kinds[k] == CATEGORY:
-            # The constant slot sees every sample, slot c only those of code c.
-            for c in range(1, n):
-                for i in range(slot):
-                    D[i] += D[c * slot + i]
-                    D[c * slot + i] *= scales[k]
-        elif kinds[k] == INDEX:
-            for i in range(n * slot):
-                D[i] *= scales[k]
+        weigh_codes(kinds[k], scales[k], n, slot, D)
+
+
+@inner
+def weigh_codes(kind, scale, n, slot, D):
+    """From sums over the samples of each code to those over all, with phi = e_0 + scale e_c."""
+    if kind == CATEGORY:
+        # The constant slot sees every sample, slot c only those of code c.
+        for c in range(1, n):
+            for i in range(slot):
+                D[i] += D[c * slot + i]
+                D[c * slot + i] *= scale
+    elif kind == INDEX:
+        for i in range(n * slot):
+            D[i] *= scale
 
 
 @inner

@@ -1,0 +1,529 @@
+"""Feature maps: from the columns of a table to a batch of rank-1 tensors.
+
+A map turns column k into the vectors phi_k(x_k) of mode k: ``(1, g_1(x), .., g_{n-1}(x))``, or
+``(1, one-hot)`` for a category. Slot 0, the constant, stands for "this column takes no part": a
+missing value is that and nothing else, and so is a category that was not seen in training.
+
+The order scale s multiplies every function but the constant. As W_S then belongs to s^|S| times a
+product of |S| columns, a plain penalty |W|^2 weighs interactions of order |S| by s^(-2 |S|).
+"""
+
+import itertools
+from abc import abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from sklearn.base import BaseEstimator, clone
+from sklearn.preprocessing import SplineTransformer
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from .batch import RankOneBatch
+from .table import Column, read_table
+
+
+class FeatureMap(BaseEstimator):
+    """Base of all feature maps: ``fit(X)`` learns the columns, ``transform(X)`` makes the batch.
+
+    Attributes
+    ----------
+    modes_ : list of Mode
+        What was learned of each column.
+    slot_names_ : list of list of str
+        For each column the names of its slots: ``["1", "age", "age^2"]``.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    """
+
+    def __init__(self, order_scale: float = 1.0):
+        self.order_scale = order_scale
+
+    @abstractmethod
+    def _learn(self, column: Column, k: int, weights: np.ndarray) -> "Mode":
+        """Learn one column, the k-th."""
+
+    def _prepare(self, table: list[Column]) -> None:
+        """Look at the whole table before its columns are learned."""
+
+    def fit(self, X, y=None, sample_weight=None):
+        """Learn the columns of a table: a numpy array, or a pandas or polars data frame."""
+        if not self.order_scale > 0:
+            raise ValueError(f"order_scale must be positive, got {self.order_scale!r}.")
+        table = self._read(X, reset=True)
+        self._prepare(table)
+        weights = np.ones(len(table[0].values)) if sample_weight is None else sample_weight
+        self.modes_ = [self._learn(column, k, weights) for k, column in enumerate(table)]
+        return self
+
+    def transform(self, X) -> RankOneBatch:
+        """Return the rank-1 tensors of the rows of X."""
+        check_is_fitted(self)
+        table = self._read(X, reset=False)
+        parts = []
+        pairs = zip(self.modes_, table, strict=True)
+        for kind, group in itertools.groupby(pairs, key=lambda pair: type(pair[0])):
+            modes, columns = zip(*group, strict=True)
+            parts.append(kind.batch(modes, columns, self.order_scale))
+        return RankOneBatch.join(parts)
+
+    def fit_transform(self, X, y=None) -> RankOneBatch:
+        """Return ``fit(X).transform(X)``."""
+        return self.fit(X).transform(X)
+
+    def _read(self, X, reset):
+        validate_data(self, X, reset=reset, skip_check_array=True)
+        return read_table(X)
+
+    @property
+    def shape_(self) -> tuple[int, ...]:
+        """Sizes of the modes: the shape of the weight tensor."""
+        check_is_fitted(self)
+        return tuple(len(mode.names) for mode in self.modes_)
+
+    @property
+    def slot_names_(self) -> list[list[str]]:
+        check_is_fitted(self)
+        return [mode.names for mode in self.modes_]
+
+    def name(self, index: Sequence[int]) -> str:
+        """Name the product of features that one entry of the weight tensor belongs to.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from ttexm.features import Polynomial
+        >>> Polynomial(degree=2).fit(np.ones((3, 4))).name((0, 2, 0, 1))
+        'x1^2 * x3'
+        """
+        if len(index) != len(self.shape_):
+            raise ValueError(f"index must have {len(self.shape_)} entries, got {len(index)}.")
+        names = [mode.names[i] for mode, i in zip(self.modes_, index, strict=True)]
+        return " * ".join(name for name in names if name != "1") or "1"
+
+
+# -- what is learned of a column ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class FunctionMode:
+    """A column of numbers under some functions, with or without the constant in front."""
+
+    names: list[str]
+    basis: "FunctionMap"
+    state: object
+    scale: float = 1.0
+
+    @staticmethod
+    def batch(modes, columns, order_scale) -> RankOneBatch:
+        parts = []
+        pairs = zip(modes, columns, strict=True)
+        for constant, group in itertools.groupby(pairs, key=lambda pair: pair[0].basis.constant):
+            make = RankOneBatch.from_columns if constant else RankOneBatch.from_vectors
+            parts.append(make([mode.values(column, order_scale) for mode, column in group]))
+        return RankOneBatch.join(parts)
+
+    def values(self, column: Column, order_scale: float) -> np.ndarray:
+        x = column.numbers()
+        missing = np.isnan(x)
+        constant = self.basis.constant
+        out = np.zeros((len(x), len(self.names) - constant))
+        if missing.any() and not constant:
+            raise ValueError(
+                f"Column {column.name!r} has a missing value in row {missing.argmax()}, and its "
+                f"basis has no constant to fall back on; use constant=True, or fill it in."
+            )
+        if not missing.all():
+            out[~missing] = self.basis._evaluate(x[~missing], self.state, column.name)
+        # Without a constant slot there is no order of interaction to scale.
+        return out * (order_scale * self.scale) if constant else out
+
+
+@dataclass(frozen=True, eq=False)
+class CategoryMode:
+    """A category: slot 0 for all, one slot for each level that was seen."""
+
+    names: list[str]
+    levels: dict
+    scale: float = 1.0
+
+    @staticmethod
+    def batch(modes, columns, order_scale) -> RankOneBatch:
+        codes = [column.codes(mode.levels) for mode, column in zip(modes, columns, strict=True)]
+        shape = [len(mode.names) for mode in modes]
+        scales = [order_scale * mode.scale for mode in modes]
+        return RankOneBatch.from_codes(np.stack(codes, axis=1), shape, scales)
+
+
+Mode = FunctionMode | CategoryMode
+
+
+# -- functions of numbers -------------------------------------------------------------------------
+
+
+class FunctionMap(FeatureMap):
+    """Base of maps that apply functions to columns of numbers."""
+
+    constant = True
+
+    def _learn(self, column, k, weights):
+        x = column.numbers()
+        known = ~np.isnan(x)
+        if known.any():
+            state = self._fit_function(x[known], weights[known], column.name)
+        else:
+            state = self._fit_function(np.zeros(1), np.ones(1), column.name)
+        names = self._names(column.name, state)
+        return FunctionMode(["1", *names] if self.constant else names, self, state)
+
+    def _fit_function(self, x: np.ndarray, weights: np.ndarray, name: str):
+        """What has to be known of a column, from its known values: range, mean, .."""
+        return None
+
+    @abstractmethod
+    def _evaluate(self, x: np.ndarray, state, name: str) -> np.ndarray:
+        """The functions at x, of shape (m, number of functions), without the constant."""
+
+    @abstractmethod
+    def _names(self, name: str, state) -> list[str]:
+        """Names of the functions of a column."""
+
+
+class Polynomial(FunctionMap):
+    """Powers of each column, ``(1, x, x^2, .., x^degree)``.
+
+    Parameters
+    ----------
+    degree : int
+    standardize : bool
+        Whether to shift and scale each column first: to -1 and 1 if it has just two values, else to
+        mean 0 and standard deviation 1.
+    order_scale : float
+        Multiplies every function but the constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ttexm.features import Polynomial
+    >>> Polynomial(degree=2).fit_transform(np.array([[2.0], [np.nan]])).vectors(0)
+    array([[1., 2., 4.],
+           [1., 0., 0.]])
+    """
+
+    def __init__(self, degree: int = 1, standardize: bool = False, order_scale: float = 1.0):
+        super().__init__(order_scale)
+        self.degree = degree
+        self.standardize = standardize
+
+    def _fit_function(self, x, weights, name):
+        if not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
+            raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}.")
+        if not self.standardize:
+            return 0.0, 1.0
+        low, high = x.min(), x.max()
+        if ((x == low) | (x == high)).all():
+            center, spread = low / 2 + high / 2, high / 2 - low / 2
+        else:
+            # By the largest magnitude first: squares of 1e200 are no floats.
+            size = np.abs(x).max()
+            mean = np.average(x / size, weights=weights)
+            center = mean * size
+            spread = np.sqrt(np.average((x / size - mean) ** 2, weights=weights)) * size
+        return center, spread if spread > 0 else 1.0
+
+    def _evaluate(self, x, state, name):
+        center, spread = state
+        return ((x - center) / spread)[:, None] ** np.arange(1, self.degree + 1)
+
+    def _names(self, name, state):
+        return [name, *(f"{name}^{power}" for power in range(2, self.degree + 1))]
+
+
+class Basis(FunctionMap):
+    """Functions of your own of each column, ``(1, g_1(x), g_2(x), ..)``.
+
+    Parameters
+    ----------
+    functions : sequence of callable
+        Each gets a column (m,) and returns m numbers.
+    constant : bool
+        Whether slot 0 is the constant 1. Without it missing values are refused, and the order scale
+        has no meaning.
+    order_scale : float
+        Multiplies every function but the constant.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ttexm.features import Basis
+    >>> basis = Basis([np.sin, np.cos]).fit(np.zeros((2, 1)))
+    >>> basis.slot_names_
+    [['1', 'sin(x0)', 'cos(x0)']]
+    >>> basis.transform(np.array([[0.0]])).vectors(0)
+    array([[1., 0., 1.]])
+    """
+
+    def __init__(
+        self, functions: Sequence[Callable] = (), constant: bool = True, order_scale: float = 1.0
+    ):
+        super().__init__(order_scale)
+        self.functions = functions
+        self.constant = constant
+
+    def _fit_function(self, x, weights, name):
+        if not len(self.functions):
+            raise ValueError("functions must hold at least one function, got none.")
+        self._evaluate(x, None, name)
+
+    def _evaluate(self, x, state, name):
+        out = np.empty((len(x), len(self.functions)))
+        for j, function in enumerate(self.functions):
+            with np.errstate(all="ignore"):  # what is not finite is refused below, by name
+                values = np.asarray(function(x))
+            called = f"functions[{j}] ({_function_name(function, j)}) of column {name!r}"
+            if values.shape != x.shape:
+                raise ValueError(f"{called} must give shape {x.shape}, got {values.shape}.")
+            bad = ~np.isfinite(values)
+            if bad.any():
+                raise ValueError(
+                    f"{called} must give finite numbers, got {values[bad.argmax()]} at "
+                    f"{x[bad.argmax()]:g}."
+                )
+            out[:, j] = values
+        return out
+
+    def _names(self, name, state):
+        return [f"{_function_name(g, j)}({name})" for j, g in enumerate(self.functions)]
+
+
+def _function_name(function, j):
+    name = getattr(function, "__name__", "<lambda>")
+    return f"g{j + 1}" if name == "<lambda>" else name
+
+
+class Trigonometric(FunctionMap):
+    """Sines and cosines of each column, ``(1, sin(w x), cos(w x), sin(2 w x), ..)``.
+
+    Parameters
+    ----------
+    n_frequencies : int
+    period : float, optional
+        ``w = 2 pi / period``; by default the range of the column in training.
+    order_scale : float
+        Multiplies every function but the constant.
+    """
+
+    def __init__(
+        self, n_frequencies: int = 2, period: float | None = None, order_scale: float = 1.0
+    ):
+        super().__init__(order_scale)
+        self.n_frequencies = n_frequencies
+        self.period = period
+
+    def _fit_function(self, x, weights, name):
+        if self.period is not None:
+            if not self.period > 0:
+                raise ValueError(f"period must be positive, got {self.period!r}.")
+            return float(self.period)
+        return float(np.ptp(x)) or 1.0
+
+    def _evaluate(self, x, state, name):
+        angles = np.outer(2 * np.pi * x / state, np.arange(1, self.n_frequencies + 1))
+        return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(x), -1)
+
+    def _names(self, name, state):
+        return [
+            f"{f}({j} {name})" if j > 1 else f"{f}({name})"
+            for j in range(1, self.n_frequencies + 1)
+            for f in ("sin", "cos")
+        ]
+
+
+class Legendre(FunctionMap):
+    """Legendre polynomials of each column, scaled to [-1, 1] by its range in training.
+
+    Values beyond that range are taken as its nearest end. Each polynomial is normalised to mean
+    square 1 under the uniform distribution.
+
+    Parameters
+    ----------
+    degree : int
+    order_scale : float
+        Multiplies every function but the constant.
+    """
+
+    def __init__(self, degree: int = 3, order_scale: float = 1.0):
+        super().__init__(order_scale)
+        self.degree = degree
+
+    def _fit_function(self, x, weights, name):
+        return x.min(), x.max()
+
+    def _evaluate(self, x, state, name):
+        low, high = state
+        spread = high / 2 - low / 2
+        t = np.clip((x - low) / spread - 1, -1, 1) if spread > 0 else np.zeros_like(x)
+        values = np.polynomial.legendre.legvander(t, self.degree)[:, 1:]
+        return values * np.sqrt(2 * np.arange(1, self.degree + 1) + 1)
+
+    def _names(self, name, state):
+        return [f"P{j}({name})" for j in range(1, self.degree + 1)]
+
+
+class Spline(FunctionMap):
+    """B-splines of each column, of scikit-learn's SplineTransformer; constant beyond the knots.
+
+    Parameters
+    ----------
+    n_knots, degree : int
+    knots : {"quantile", "uniform"}
+    order_scale : float
+        Multiplies every function but the constant.
+    """
+
+    def __init__(
+        self, n_knots: int = 5, degree: int = 3, knots: str = "quantile", order_scale: float = 1.0
+    ):
+        super().__init__(order_scale)
+        self.n_knots = n_knots
+        self.degree = degree
+        self.knots = knots
+
+    def _fit_function(self, x, weights, name):
+        # The splines sum to 1, so that one of them is redundant next to the constant.
+        spline = SplineTransformer(self.n_knots, self.degree, knots=self.knots, include_bias=False)
+        return spline.fit(x[:, None] if np.ptp(x) > 0 else np.array([[0.0], [1.0]]) + x[:1])
+
+    def _evaluate(self, x, state, name):
+        return state.transform(x[:, None])
+
+    def _names(self, name, state):
+        return [f"B{j + 1}({name})" for j in range(state.n_features_out_)]
+
+
+# -- categories and mixtures ----------------------------------------------------------------------
+
+
+class Categorical(FeatureMap):
+    """Categories of each column, ``(1, one-hot)``: one core a column, however many levels.
+
+    Parameters
+    ----------
+    order_scale : float
+        Weight of the one-hot part.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ttexm.features import Categorical
+    >>> colors = Categorical().fit(np.array([["red"], ["blue"], ["red"]], dtype=object))
+    >>> colors.slot_names_
+    [['1', 'x0=blue', 'x0=red']]
+    >>> colors.transform(np.array([["red"], ["green"]], dtype=object)).vectors(0)
+    array([[1., 0., 1.],
+           [1., 0., 0.]])
+    """
+
+    def _learn(self, column, k, weights):
+        levels = column.levels()
+        names = ["1", *(f"{column.name}={level}" for level in levels)]
+        return CategoryMode(names, {level: code + 1 for code, level in enumerate(levels)})
+
+
+class Auto(FeatureMap):
+    """Categories and numbers by the types of the columns.
+
+    Parameters
+    ----------
+    categorical_features : "from_dtype", None, or array-like of bool, int or str
+        Which columns are categories: those that a data frame says are (pandas' category, polars'
+        Categorical and Enum) and all columns of strings; none; a mask, positions, or names.
+    degree : int
+        Of the polynomials of the other columns, which are standardised.
+    order_scale : float
+        Multiplies every function but the constant.
+    """
+
+    def __init__(
+        self, categorical_features="from_dtype", degree: int = 1, order_scale: float = 1.0
+    ):
+        super().__init__(order_scale)
+        self.categorical_features = categorical_features
+        self.degree = degree
+
+    def _prepare(self, table):
+        self._is_category = _chosen(self.categorical_features, table)
+
+    def _learn(self, column, k, weights):
+        chosen = Categorical() if self._is_category[k] else Polynomial(self.degree, True)
+        return chosen._learn(column, k, weights)
+
+
+def _chosen(chosen, table):
+    """Which columns of a table are categories."""
+    if chosen is None:
+        return [False] * len(table)
+    if isinstance(chosen, str) and chosen == "from_dtype":
+        return [column.is_category for column in table]
+    chosen = np.asarray(chosen)
+    if chosen.dtype.kind == "b":
+        if chosen.shape != (len(table),):
+            raise ValueError(
+                f"categorical_features as a mask must have {len(table)} entries, one a column, "
+                f"got shape {chosen.shape}."
+            )
+        return chosen.tolist()
+    places = {_place(key, table, "categorical_features") for key in chosen.tolist()}
+    return [k in places for k in range(len(table))]
+
+
+def _place(key, table, what):
+    """Position of a column that is given by name or position."""
+    if isinstance(key, str):
+        names = [column.name for column in table]
+        if key not in names:
+            raise ValueError(f"{what}: there is no column {key!r}; the columns are {names[:20]}.")
+        return names.index(key)
+    if not isinstance(key, (int, np.integer)) or not -len(table) <= key < len(table):
+        raise ValueError(f"{what}: there is no column {key!r}, as there are {len(table)} columns.")
+    return int(key) % len(table)
+
+
+class PerColumn(FeatureMap):
+    """Different maps for different columns.
+
+    Parameters
+    ----------
+    maps : dict of column to FeatureMap
+        Columns by name or position.
+    otherwise : FeatureMap, optional
+        For all other columns; by default `Auto`.
+    order_scale : float
+        Multiplies every function but the constant, on top of the order scales of the maps.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from ttexm.features import PerColumn, Polynomial, Trigonometric
+    >>> maps = PerColumn({0: Trigonometric(1, period=24.0)}, otherwise=Polynomial())
+    >>> maps.fit(np.ones((5, 2))).slot_names_
+    [['1', 'sin(x0)', 'cos(x0)'], ['1', 'x1']]
+    """
+
+    def __init__(self, maps=None, otherwise=None, order_scale: float = 1.0):
+        super().__init__(order_scale)
+        self.maps = maps
+        self.otherwise = otherwise
+
+    def _prepare(self, table):
+        others = clone(self.otherwise) if self.otherwise is not None else Auto()
+        self._chosen = [others] * len(table)
+        for key, chosen in dict(self.maps or {}).items():
+            if not isinstance(chosen, FeatureMap):
+                raise TypeError(f"maps[{key!r}] must be a FeatureMap, got {type(chosen).__name__}.")
+            self._chosen[_place(key, table, "maps")] = clone(chosen)
+        for chosen in set(self._chosen):
+            chosen._prepare(table)
+
+    def _learn(self, column, k, weights):
+        mode = self._chosen[k]._learn(column, k, weights)
+        return replace(mode, scale=mode.scale * self._chosen[k].order_scale)

@@ -1,0 +1,114 @@
+"""Batches on the CPU for sweeps over the cores: partial products, and one core's local problem."""
+
+import numpy as np
+
+from . import site, threads, workspace
+from .layout import PADDING
+
+BLOCK = 192  # samples that are taken at once: a divisor of a batch's blocks
+MOST_CHUNKS = 32
+SAMPLES_PER_CHUNK = 480
+PARALLEL_FLOPS = 2_000_000
+
+
+class Samples:
+    """m samples, cut into chunks whose sums are added in order: the same bits on any threads.
+
+    Partial products of rank r are flat arrays that `room(r)` gives the size of. A core, or a pair
+    of them, is an array C (n, r0, r1), slot-major.
+    """
+
+    def __init__(self, batch, m, dtype):
+        self.batch, self.m, self.dtype = tuple(batch), m, np.dtype(dtype)
+        self.kinds, self.scales = batch.kinds, batch.scales
+        self.block = min(BLOCK, max(1, -(-m // PADDING)) * PADDING)
+        n_chunks = max(1, min(MOST_CHUNKS, m // SAMPLES_PER_CHUNK))
+        blocks = -(-m // self.block)
+        self.chunk = max(1, -(-blocks // n_chunks)) * self.block
+        self.n_chunks = max(1, -(-m // self.chunk))
+
+    def room(self, r):
+        """Elements of the partial products of rank r."""
+        return max(1, -(-self.m // self.block)) * self.block * r
+
+    def ones(self):
+        """The partial product outside of the train."""
+        P = workspace.aligned(self.room(1), self.dtype)
+        P[:] = 1
+        return P
+
+    def _run(self, task, flops, scratch=0):
+        """Call task(c, start, stop, work) for every chunk c of samples."""
+
+        def chunks(first, last):
+            with workspace.lend("rows", scratch * self.block, self.dtype) as work:
+                for c in range(first, last):
+                    task(c, c * self.chunk, min((c + 1) * self.chunk, self.m), work)
+
+        threads.run(chunks, self.n_chunks, flops * self.m > PARALLEL_FLOPS)
+
+    def advance(self, P, G, k, out):
+        """out_s = sum_i phi_{s,k}[i] P_s G[i]; G (n, r1, r0) transposed from the right."""
+        n, r0, r1 = G.shape
+        G = self._flat(G)
+
+        def task(_, start, stop, work):
+            site.advance(G, n, r0, r1, self.batch, k, start, stop, self.block, P, out)
+
+        self._run(task, 2 * len(G))
+
+    def expand(self, R, n, r, k, out):
+        """out_s = (phi_{s,k}[0] R_s, .., phi_{s,k}[n - 1] R_s), of n r rows."""
+
+        def task(_, start, stop, work):
+            site.expand(n, r, self.batch, k, start, stop, self.block, R, out)
+
+        self._run(task, 2 * n * r)
+
+    def values(self, C, k, L, R):
+        """f_s = sum_i phi_{s,k}[i] L_s C[i] R_s^T."""
+        n, r0, r1 = C.shape
+        C, f = self._flat(C), np.empty(self.m, self.dtype)
+
+        def task(_, start, stop, work):
+            site.values(C, n, r0, r1, self.batch, k, start, stop, self.block, L, R, f, work)
+
+        self._run(task, 2 * len(C), r1 + 1)
+        return f
+
+    def gradient(self, g, shape, k, L, R):
+        """The transpose of `values`, at g: of shape (n, r0, r1)."""
+        n, r0, r1 = shape
+        parts = np.zeros((self.n_chunks, n * r0 * r1), self.dtype)
+        g = self._flat(g)
+
+        def task(c, start, stop, work):
+            site.gradient(
+                g, n, r0, r1, self.batch, k, start, stop, self.block, L, R, parts[c], work
+            )
+
+        self._run(task, 2 * n * r0 * r1, 2 * r0 + 1)
+        return self._finish(parts, shape, k)
+
+    def product(self, C, h, k, L, R):
+        """The transpose of `values` at h times `values` of C: a product with the curvature."""
+        n, r0, r1 = C.shape
+        parts = np.zeros((self.n_chunks, C.size), self.dtype)
+        flat, h = self._flat(C), self._flat(h)
+
+        def task(c, start, stop, work):
+            site.product(
+                flat, h, n, r0, r1, self.batch, k, start, stop, self.block, L, R, parts[c], work
+            )
+
+        self._run(task, 4 * C.size, 2 * r0 + r1 + 1)
+        return self._finish(parts, C.shape, k)
+
+    def _flat(self, a):
+        return np.ascontiguousarray(a, self.dtype).reshape(-1)
+
+    def _finish(self, parts, shape, k):
+        n, r0, r1 = shape
+        out = np.empty(n * r0 * r1, self.dtype)
+        site.finish(parts, self.kinds[k], self.scales[k], n, r0 * r1, out)
+        return out.reshape(shape)

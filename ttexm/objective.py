@@ -1,0 +1,53 @@
+"""What training minimises: the weighted mean of a loss, and the penalty alpha/2 |W|^2."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .losses import Loss
+
+
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """``sum_s w_s loss(y_s, f_s) + alpha/2 |W|^2`` with weights w of sum 1.
+
+    The paper sums the loss and has lambda for the penalty: ``alpha = lambda / N``.
+
+    Parameters
+    ----------
+    loss : Loss
+    y : array (m,) or (m, n_outputs)
+    weights : array (m,)
+        Any positive scale; normalised here.
+    alpha : float
+    offset : float or array of the shape of y
+        Predictions of a model that is kept fixed, to which <W, X_s> is added.
+    """
+
+    loss: Loss
+    y: np.ndarray
+    weights: np.ndarray
+    alpha: float
+    offset: np.ndarray | float = 0.0
+
+    def __post_init__(self):
+        weights = self.weights / self.weights.sum()
+        object.__setattr__(self, "weights", weights.reshape(-1, *[1] * (self.y.ndim - 1)))
+
+    def _outputs(self, f):
+        """Predictions as the loss wants them; samples come with their outputs side by side."""
+        return f.reshape(self.y.shape) + self.offset
+
+    def value(self, f, squared_norm) -> float:
+        """The objective at predictions f and a tensor of some norm."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            loss = np.sum(self.weights * self.loss.value(self.y, self._outputs(f)))
+        return float(loss + 0.5 * self.alpha * squared_norm)
+
+    def derivative(self, f) -> np.ndarray:
+        """Derivative of the loss term in each prediction, (m * n_outputs,)."""
+        return (self.weights * self.loss.derivative(self.y, self._outputs(f))).reshape(-1)
+
+    def curvature(self, f) -> np.ndarray:
+        """Second derivative of the loss term in each prediction, (m * n_outputs,)."""
+        return (self.weights * self.loss.curvature(self.y, self._outputs(f))).reshape(-1)

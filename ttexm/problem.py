@@ -1,0 +1,99 @@
+"""A learning problem: samples, targets, weights and a loss, as solvers and selection take them."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from . import initialize
+from .batch import RankOneBatch
+from .losses import Loss
+from .objective import Objective
+from .tensor import TTTensor
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """Samples with targets.
+
+    Several outputs are one more mode of the tensor: each sample then counts once for each output.
+
+    Parameters
+    ----------
+    batch : RankOneBatch
+        Features of the samples, at order scale 1.
+    y : array (m,) or (m, n_outputs)
+    weights : array (m,)
+    loss : Loss
+    keys : array (m,) of unsigned integers
+        Equal for equal samples, which are never split between training and validation.
+    """
+
+    batch: RankOneBatch
+    y: np.ndarray
+    weights: np.ndarray
+    loss: Loss
+    keys: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.batch)
+
+    @property
+    def size(self) -> float:
+        """The sum of the weights: the number of samples, where weights are repetitions."""
+        return float(self.weights.sum())
+
+    @property
+    def n_outputs(self) -> int:
+        return 1 if self.y.ndim == 1 else self.y.shape[1]
+
+    def take(self, rows) -> "Problem":
+        """The problem of some of the samples."""
+        return Problem(
+            self.batch[rows], self.y[rows], self.weights[rows], self.loss, self.keys[rows]
+        )
+
+    def objective(self, alpha: float) -> Objective:
+        return Objective(self.loss, self.y, self.weights, alpha)
+
+    def features(self, order_scale: float) -> RankOneBatch:
+        """The samples for a solver, at an order scale; the outputs are their last mode."""
+        if order_scale not in self._features:
+            self._features.clear()  # one scale at a time: batches are large
+            scaled = self.batch.scaled(order_scale) if order_scale != 1 else self.batch
+            self._features[order_scale] = with_outputs(scaled, self.y)
+        return self._features[order_scale]
+
+    @cached_property
+    def _features(self) -> dict:
+        return {}
+
+    def predict(self, W: TTTensor, order_scale: float) -> np.ndarray:
+        return W.contract(self.features(order_scale)).reshape(self.y.shape)
+
+    def score(self, W: TTTensor, order_scale: float) -> float:
+        """The weighted mean of the loss, without the penalty."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            return self.loss.mean(self.y, self.predict(W, order_scale), self.weights)
+
+    def linear(self, alpha: float) -> TTTensor:
+        """The linear model, at order scale 1."""
+        return initialize.linear(self.batch, self.objective(alpha))
+
+
+def with_outputs(batch: RankOneBatch, y: np.ndarray) -> RankOneBatch:
+    """Each sample once for each output of y, which is the index of a last mode."""
+    if y.ndim == 1:
+        return batch
+    m, n_outputs = y.shape
+    outputs = np.tile(np.arange(n_outputs), m)[:, None]
+    indices = RankOneBatch.from_indices(outputs, (n_outputs,), batch.dtype)
+    return RankOneBatch.join([batch[np.repeat(np.arange(m), n_outputs)], indices])
+
+
+def rescaled(W: TTTensor, factor: float, n_features: int) -> TTTensor:
+    """The same model for features at `factor` times the order scale."""
+    cores = W.to_cores()
+    for core in cores[:n_features]:
+        core[:, 1:] /= factor
+    return TTTensor(cores)

@@ -1,0 +1,196 @@
+"""Discovery: which products of features does a residual correlate with, beyond chance?
+
+Descent finds a high-order interaction only where lower orders lead the way; a sum of pure products
+of six features shows nothing at all to it. Here all products up to a bounded order are looked at,
+in a pass for each cut of the train: with A the products of at most q functions left of the cut, B
+those right of it,
+
+    M = A^T diag(w residual) B,      N(0, v) entry by entry if there is nothing to find,
+
+so that entries beyond sqrt(2 log(number of entries)) standard deviations are found terms. A term of
+order 2 q is in sight of the cut that halves it; others hide its effect less and less as they are
+found. Functions are centred and scaled to variance 1 first, so that M estimates coefficients.
+"""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from ..batch import RankOneBatch
+from ..tensor import TTTensor
+
+MARGIN = 0.5  # standard deviations beyond the largest that chance gives
+ROWS_AT_ONCE = 8192
+FEW_ROWS = 5000  # up to which float64 is cheap enough
+
+
+@dataclass(frozen=True)
+class Term:
+    """A found product: functions by column and slot, its coefficient, and its significance."""
+
+    slots: tuple[tuple[int, int], ...]
+    coefficient: float
+    z_score: float
+
+
+class Screening:
+    """Centred functions of a batch, to be searched for products.
+
+    Parameters
+    ----------
+    batch : RankOneBatch
+        With the constant in slot 0 of every mode.
+    weights : array (m,)
+        Of the samples: a weight of 2 counts as two samples.
+    max_order : int
+        The highest order of a product: at most half of it on each side of a cut.
+    max_products : int
+        Cuts with more pairs of products than this are searched to a lower order.
+    """
+
+    def __init__(self, batch: RankOneBatch, weights, max_order=6, max_products=2**20):
+        self.shape, self.weights = batch.shape, weights
+        self.dtype = np.float32 if len(batch) > FEW_ROWS else np.float64
+        weights = weights / weights.sum()
+        self.max_order, self.max_products = max_order, max_products
+        self.owner, self.slot, columns = [], [], []
+        self.center, self.spread = [], []
+        for k, n in enumerate(batch.shape):
+            vectors = batch.vectors(k)
+            if not (vectors[:, 0] == 1).all():
+                raise ValueError(
+                    f"Column {k} has no constant in slot 0: products of some of the columns "
+                    "cannot be told from those of all."
+                )
+            for i in range(1, n):
+                mean = float(weights @ vectors[:, i])
+                spread = float(np.sqrt(weights @ (vectors[:, i] - mean) ** 2))
+                if spread > 1e-6 * max(1e-300, abs(mean)):
+                    self.owner.append(k)
+                    self.slot.append(i)
+                    self.center.append(mean)
+                    self.spread.append(spread)
+                    columns.append(((vectors[:, i] - mean) / spread).astype(self.dtype))
+        self.functions = np.array(columns).reshape(len(columns), len(batch))
+        self.owner = np.array(self.owner, int)
+
+    def cuts(self) -> list[int]:
+        """The cuts of the train at which a term of the highest order can be halved."""
+        d, half = len(self.shape), self.max_order // 2
+        return list(range(min(half, d // 2) or 1, max(d - half, d // 2) + 1)) if d > 1 else [0]
+
+    def look(self, residual: np.ndarray, cut: int, rows: int | None = None) -> list[Term]:
+        """Terms at a cut that the residual correlates with; with `rows`, by the first so many."""
+        rows = len(residual) if rows is None else min(rows, len(residual))
+        total = self.weights[:rows].sum()
+        weights = self.weights[:rows] / total
+        g = (weights * residual[:rows]).astype(self.dtype)
+        left, right = self._sides(cut)
+        M = np.zeros((len(left), len(right)), self.dtype)
+        for start in range(0, rows, ROWS_AT_ONCE):
+            part = slice(start, min(start + ROWS_AT_ONCE, rows))
+            A, B = self._products(left, part), self._products(right, part)
+            M += (A * g[part]) @ B.T
+        # Products have variance 1, so that this is the variance of an entry where there is nothing.
+        deviation = float(np.sqrt(weights @ residual[:rows] ** 2 / total))
+        if deviation == 0:
+            return []
+        limit = np.sqrt(2 * np.log(M.size)) + MARGIN
+        found = np.argwhere(np.abs(M) > limit * deviation)
+        return [
+            Term(
+                tuple((int(self.owner[j]), self.slot[j]) for j in (*left[a], *right[b])),
+                float(M[a, b]),
+                float(M[a, b]) / deviation,
+            )
+            for a, b in found
+            if len(left[a]) + len(right[b]) > 0
+        ]
+
+    def _sides(self, cut):
+        """Products of functions on both sides, as tuples of functions, the shorter ones first."""
+        half = self.max_order // 2
+        sides = [np.flatnonzero(self.owner < cut), np.flatnonzero(self.owner >= cut)]
+        for q in range(half, 0, -1):
+            sizes = [sum(math.comb(len(side), order) for order in range(q + 1)) for side in sides]
+            # Functions of one column do not multiply: there are at most so many products.
+            if sizes[0] * sizes[1] <= 2 * self.max_products:
+                return [self._combinations(side, q) for side in sides]
+        return [[()], [()]]
+
+    def _combinations(self, functions, q):
+        owner = self.owner.tolist()
+        found, last = [()], [()]
+        for _ in range(q):
+            # Each product with one more function, of a column further on.
+            last = [
+                (*product, j)
+                for product in last
+                for j in functions.tolist()
+                if not product or owner[j] > owner[product[-1]]
+            ]
+            found += last
+        return found
+
+    def _products(self, products, part):
+        """The products at some samples, each from the one that lacks its last function."""
+        place = {product: j for j, product in enumerate(products)}
+        out = np.ones((len(products), part.stop - part.start), self.dtype)
+        for product, j in place.items():
+            if product:
+                np.multiply(out[place[product[:-1]]], self.functions[product[-1], part], out=out[j])
+        return out
+
+    def tensor(self, terms: list[Term], eps: float = 1e-3) -> TTTensor:
+        """The sum of some terms, as a tensor of the lowest ranks that keep it to `eps`."""
+        d = len(self.shape)
+        indices = np.zeros((len(terms), d), int)
+        for row, term in zip(indices, terms, strict=True):
+            for k, i in term.slots:
+                row[k] = i
+        unique, inverse = np.unique(indices, axis=0, return_inverse=True)
+        coefficients = np.zeros(len(unique))
+        np.add.at(coefficients, inverse.reshape(-1), [term.coefficient for term in terms])
+        cores = sparse_cores(unique, coefficients, self.shape, eps)
+        # From centred functions (x - center) / spread to the slots (1, x).
+        scale = dict(
+            zip(
+                zip(self.owner.tolist(), self.slot, strict=True),
+                zip(self.center, self.spread, strict=True),
+                strict=True,
+            )
+        )
+        for k, core in enumerate(cores):
+            for i in range(1, self.shape[k]):
+                center, spread = scale.get((k, i), (0.0, 1.0))
+                core[:, i] /= spread
+                core[:, 0] -= center * core[:, i]
+        return TTTensor(cores)
+
+
+def sparse_cores(indices: np.ndarray, values: np.ndarray, shape, eps: float) -> list[np.ndarray]:
+    """TT-SVD of a tensor with few entries that are not zero, from left to right.
+
+    Parameters
+    ----------
+    indices : integer array of shape (j, d)
+        Without repetition.
+    values : array of shape (j,)
+    eps : float
+        Relative error that may be made, about.
+    """
+    rest, cores = values[None, :], []
+    tolerance = eps * np.linalg.norm(values) / max(1, len(shape) - 1) ** 0.5
+    for n in shape:
+        r = len(rest)
+        suffixes, place = np.unique(indices[:, 1:], axis=0, return_inverse=True)
+        matrix = np.zeros((r, n, len(suffixes)))
+        matrix[:, indices[:, 0], place.reshape(-1)] = rest
+        u, sigma, vt = np.linalg.svd(matrix.reshape(r * n, -1), full_matrices=False)
+        tails = np.sqrt(np.cumsum(sigma[::-1] ** 2)[::-1])
+        kept = max(1, int(np.sum(tails > tolerance)))
+        cores.append(u[:, :kept].reshape(r, n, kept))
+        rest, indices = sigma[:kept, None] * vt[:kept], suffixes
+    cores[-1] = cores[-1] @ rest
+    return cores

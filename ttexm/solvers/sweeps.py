@@ -1,0 +1,267 @@
+"""Sweeps: one core, or a pair of neighbours, at a time, in the orthogonal gauge.
+
+With all other cores orthogonal the prediction is linear in the center core C, |W| = |C|, and the
+local objective is as convex as the loss: truncated Newton-CG solves it, without a learning rate. A
+pair of cores is solved as one, then split by an SVD, which finds the rank of the bond between them.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import device
+from ..batch import RankOneBatch
+from ..kernels.layout import CATEGORY, INDEX
+from ..kernels.workspace import aligned
+from ..objective import Objective
+from ..tensor import TTTensor
+from .base import Run, Solver
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How hard each local problem is tried."""
+
+    newton_steps: int = 1
+    cg_steps: int = 4
+    cg_tolerance: float = 0.05
+
+
+@dataclass(frozen=True)
+class Sweeps(Solver):
+    """Sweeps over the cores; an iteration is one to the right and back.
+
+    Parameters
+    ----------
+    sites : {1, 2}
+        Cores that are solved for at a time. With two, ranks adapt.
+    max_rank : int, optional
+        Of a bond, with two sites; by default the rank of the start.
+    eps : float
+        Share of a pair's norm that may be cut off, with two sites.
+    settings : Settings
+    dtype : dtype, optional
+        Of the partial products; by default that of the batch.
+    """
+
+    sites: int = 1
+    max_rank: int | None = None
+    eps: float = 0.0
+    settings: Settings = Settings()
+    dtype: type | None = None
+
+    def start(self, W, batch, objective, rng=None):
+        run = Sweep(W, batch, objective, self.settings, self.dtype)
+        run.plan = self
+        return run
+
+
+class Sweep(Run):
+    """A tensor on its way: cores around a center, and the partial products of all samples.
+
+    Parameters
+    ----------
+    W : TTTensor
+        Where to start.
+    batch : RankOneBatch
+    objective : Objective
+    settings : Settings
+    dtype : dtype
+        Of the partial products; cores are float64.
+    """
+
+    def __init__(self, W: TTTensor, batch: RankOneBatch, objective, settings=None, dtype=None):
+        self.objective: Objective = objective
+        self.settings = settings or Settings()
+        dtype = np.dtype(dtype or batch.dtype)
+        self.samples = device.get("cpu").Samples(batch.astype(dtype)._batch, len(batch), dtype)
+        self.cores = [
+            np.array(core.transpose(1, 0, 2))
+            for core in W.astype(np.float64).orthogonalize(0).cores
+        ]
+        self.d, self.center, self._squared_gradients = len(self.cores), 0, [np.nan]
+        # Partial products by bond: from the left up to the center, from the right after it.
+        self.bonds = [self.samples.ones()] + [None] * (self.d - 1) + [self.samples.ones()]
+        for k in range(self.d - 1, 0, -1):
+            self._advance(k, to_left=True)
+        self.f = self._values(self.cores[0], 0, self.bonds[0], self.bonds[1])
+
+    def tensor(self) -> TTTensor:
+        """The tensor as it is now."""
+        return TTTensor([core.transpose(1, 0, 2) for core in self.cores])
+
+    plan = Sweeps()
+
+    def iterate(self) -> None:
+        self._squared_gradients = []
+        if self.plan.sites == 1:
+            self.one_site()
+        else:
+            most = self.plan.max_rank or max(core.shape[2] for core in self.cores)
+            self.two_site(most, self.plan.eps)
+
+    @property
+    def gradient_norm(self) -> float:
+        """Root mean square of the gradients in the cores, each as it was before it was solved."""
+        return float(np.sqrt(np.mean(self._squared_gradients)))
+
+    @property
+    def value(self) -> float:
+        """The objective now."""
+        return self.objective.value(self.f, np.sum(self.cores[self.center] ** 2))
+
+    # -- sweeps ---------------------------------------------------------------------------------
+
+    def one_site(self) -> float:
+        """Solve for each core in turn, to the right and back; returns the objective."""
+        for to_left in (False, True):
+            for _ in range(self.d - 1):
+                self._solve_center()
+                self._shift(to_left)
+        self._solve_center()
+        return self.value
+
+    def _solve_center(self):
+        k = self.center
+        self.cores[k] = self._solve(self.cores[k], k, self.bonds[k], self.bonds[k + 1])
+
+    def two_site(self, max_rank: int, eps: float = 0.0) -> float:
+        """Solve for each pair of neighbours, to the right and back, and split it by an SVD.
+
+        The rank of a bond is at most `max_rank`; singular values are dropped as long as their norm
+        stays below `eps` times that of the pair.
+        """
+        if self.d == 1:
+            return self.one_site()
+        for k in range(self.d - 1):
+            self._solve_pair(k, max_rank, eps, to_left=False)
+        for k in range(self.d - 2, -1, -1):
+            self._solve_pair(k, max_rank, eps, to_left=True)
+        return self.value
+
+    def _solve_pair(self, k, max_rank, eps, to_left):
+        """Cores k and k + 1; the center is one of them, and ends on the right, or on the left."""
+        A, B = self.cores[k], self.cores[k + 1]
+        (n0, r0, _), (n1, _, r2) = A.shape, B.shape
+        C = np.einsum("iab,jbc->iajc", A, B).reshape(n0, r0, n1 * r2)
+        R = aligned(self.samples.room(n1 * r2), self.samples.dtype)
+        self.samples.expand(self.bonds[k + 2], n1, r2, k + 1, R)
+        L = self.bonds[k]
+        C = self._solve(C, k, L, R)
+        u, sigma, vt = np.linalg.svd(C.reshape(n0 * r0, n1 * r2), full_matrices=False)
+        rest = np.sqrt(np.cumsum(sigma[::-1] ** 2)[::-1])
+        kept = max(1, min(max_rank, int(np.sum(rest > eps * rest[0]))))
+        cut = kept < len(sigma) and rest[kept] > 1e-14 * rest[0]
+        u, sigma, vt = u[:, :kept], sigma[:kept], vt[:kept]
+        left, right = (u * sigma, vt) if to_left else (u, sigma[:, None] * vt)
+        self.cores[k] = left.reshape(n0, r0, kept)
+        self.cores[k + 1] = np.ascontiguousarray(right.reshape(kept, n1, r2).transpose(1, 0, 2))
+        if cut:
+            C = ((u * sigma) @ vt).reshape(n0, r0, n1 * r2)
+            self.f = self._values(C, k, L, R)
+        self._advance(k + 1 if to_left else k, to_left)
+        self.center = k if to_left else k + 1
+
+    # -- one local problem ----------------------------------------------------------------------
+
+    def _values(self, C, k, L, R):
+        return self.samples.values(C, k, L, R).astype(np.float64)
+
+    def _solve(self, C, k, L, R):
+        """Lower the objective in the center core C, by truncated Newton-CG."""
+        objective, samples, alpha = self.objective, self.samples, self.objective.alpha
+        value = objective.value(self.f, np.sum(C**2))
+        for _ in range(self.settings.newton_steps):
+            gradient = samples.gradient(objective.derivative(self.f), C.shape, k, L, R) + alpha * C
+            self._squared_gradients.append(np.sum(gradient**2))
+            h = objective.curvature(self.f)
+            scale = self._preconditioner(h, C.shape, k, L, R)
+
+            def curved(p, h=h):
+                return samples.product(p, h, k, L, R) + alpha * p
+
+            step = self._conjugate_gradients(curved, -gradient, scale)
+            slope = np.sum(gradient * step)
+            if not slope < 0:
+                break
+            along = self._values(step, k, L, R)
+            t, accepted = 1.0, False
+            for _ in range(30):
+                f, new = self.f + t * along, C + t * step
+                new_value = objective.value(f, np.sum(new**2))
+                if new_value <= value + 1e-4 * t * slope:
+                    accepted = True
+                    break
+                t /= 2
+            if not accepted:
+                break
+            C, self.f, value = new, f, new_value
+        return C
+
+    def _conjugate_gradients(self, curved, b, scale):
+        """An approximate solution of curved(x) = b."""
+        x, r = np.zeros_like(b), b.copy()
+        z = r / scale
+        p, rz = z, np.sum(r * z)
+        start = rz
+        for _ in range(self.settings.cg_steps):
+            Ap = curved(p)
+            pAp = np.sum(p * Ap)
+            if not pAp > 0:
+                break
+            a = rz / pAp
+            x += a * p
+            r -= a * Ap
+            z = r / scale
+            rz, last = np.sum(r * z), rz
+            if rz <= self.settings.cg_tolerance**2 * start:
+                break
+            p = z + rz / last * p
+        return x if x.any() else b / scale
+
+    def _preconditioner(self, h, shape, k, L, R):
+        """A positive number for each slot: its share of the curvature, for modes of categories."""
+        n, r0, r1 = shape
+        u = h * self._squares(L, r0) * self._squares(R, r1) / (r0 * r1)
+        if self.samples.kinds[k] not in (CATEGORY, INDEX):
+            return np.full((1, 1, 1), max(u.sum(), 1e-300) + self.objective.alpha)
+        ones = self.samples.ones()
+        counts = self.samples.gradient(u, (n, 1, 1), k, ones, ones).astype(np.float64)
+        counts[1 if self.samples.kinds[k] == CATEGORY else 0 :] *= self.samples.scales[k]
+        floor = 1e-6 * max(counts.max(), 1e-300)
+        return np.maximum(counts, floor) + self.objective.alpha
+
+    def _squares(self, P, r):
+        rows = P.reshape(-1, r, self.samples.block)
+        return np.einsum("bas,bas->bs", rows, rows).reshape(-1)[: self.samples.m].astype(np.float64)
+
+    # -- moving the center ------------------------------------------------------------------------
+
+    def _shift(self, to_left):
+        """Make the center core orthogonal, and its neighbour the center."""
+        k = self.center
+        C = self.cores[k]
+        n, r0, r1 = C.shape
+        if to_left:
+            Q, S = np.linalg.qr(C.transpose(0, 2, 1).reshape(n * r1, r0))
+            self.cores[k] = np.ascontiguousarray(Q.reshape(n, r1, -1).transpose(0, 2, 1))
+            self.cores[k - 1] = self.cores[k - 1] @ S.T
+            self._advance(k, to_left=True)
+            self.center = k - 1
+        else:
+            Q, S = np.linalg.qr(C.reshape(n * r0, r1))
+            self.cores[k] = Q.reshape(n, r0, -1)
+            self.cores[k + 1] = S @ self.cores[k + 1]
+            self._advance(k, to_left=False)
+            self.center = k + 1
+
+    def _advance(self, k, to_left):
+        """The partial products beyond core k."""
+        G = self.cores[k].transpose(0, 2, 1) if to_left else self.cores[k]
+        there, here = (k, k + 1) if to_left else (k + 1, k)
+        room = self.samples.room(G.shape[2])
+        out = self.bonds[there]
+        if out is None or len(out) != room:
+            out = aligned(room, self.samples.dtype)
+        self.samples.advance(self.bonds[here], G, k, out)
+        self.bonds[there] = out
