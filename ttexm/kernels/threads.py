@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numba
 
-PARTS_PER_THREAD = 4
+PARTS_PER_THREAD = 16  # small ones even out cores that others use as well
 
 _n_threads = numba.config.NUMBA_NUM_THREADS
 _pool = None
