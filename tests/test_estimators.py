@@ -144,6 +144,8 @@ def test_bad_data():
     y = PRODUCT[:20]
     with pytest.raises(ValueError, match=r"at least two classes, got one class only: .*1\.0"):
         ExMClassifier().fit(X[:20], np.ones(20))
+    with pytest.raises(ValueError, match="Input y contains infinity"):
+        ExMClassifier().fit(X[:20], np.where(np.arange(20) == 3, np.inf, y))
     with pytest.raises(ValueError, match="NaN"):
         ExMRegressor().fit(X[:20], np.where(np.arange(20) == 3, np.nan, y))
     with pytest.raises(ValueError, match="Column 'x2' must be finite, got inf in row 1"):

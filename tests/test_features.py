@@ -176,6 +176,7 @@ CASES = [
     (lambda: Polynomial().fit(PANDAS), "Column 'color' must hold numbers: could not convert"),
     (lambda: Polynomial().fit([[1.0], [-np.inf]]), "Column 'x0' must be finite, got -inf in row 1"),
     (lambda: Polynomial().fit(np.ones(3)), "X must have two dimensions"),
+    (lambda: Polynomial().fit(np.ones((3, 0))), "0 feature(s) (shape=(3, 0)) while a minimum of 1"),
     (lambda: Polynomial().fit(np.ones((2, 1)) * 1j), "Complex data not supported"),
     (
         lambda: Polynomial().fit(np.ones((2, 3))).transform(np.ones((2, 2))),

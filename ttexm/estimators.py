@@ -4,7 +4,12 @@ import numbers
 
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin, clone
-from sklearn.utils import _safe_indexing, check_random_state, compute_sample_weight
+from sklearn.utils import (
+    _safe_indexing,
+    assert_all_finite,
+    check_random_state,
+    compute_sample_weight,
+)
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -307,6 +312,8 @@ class ExMClassifier(ClassifierMixin, _ExM):
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         weights = _weights(sample_weight, X, len(y))
+        if y.dtype.kind == "f":
+            assert_all_finite(y, input_name="y")
         check_classification_targets(y)
         self.classes_, codes = np.unique(y, return_inverse=True)
         if len(self.classes_) < 2:

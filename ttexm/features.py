@@ -71,8 +71,9 @@ class FeatureMap(BaseEstimator):
         return self.fit(X).transform(X)
 
     def _read(self, X, reset):
+        table = read_table(X)
         validate_data(self, X, reset=reset, skip_check_array=True)
-        return read_table(X)
+        return table
 
     @property
     def shape_(self) -> tuple[int, ...]:

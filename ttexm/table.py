@@ -62,7 +62,9 @@ def read_table(X) -> list[Column]:
     else:
         columns = _array_columns(np.asarray(X))
     if not columns:
-        raise ValueError("Found array with 0 feature(s) while a minimum of 1 is required.")
+        raise ValueError(
+            f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
+        )
     return columns
 
 
