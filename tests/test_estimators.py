@@ -19,7 +19,7 @@ def test_a_pure_product_is_found():
     model = ExMClassifier(random_state=0).fit(X[:600], np.where(PRODUCT > 0, "yes", "no")[:600])
     assert model.score(X[600:], np.where(PRODUCT > 0, "yes", "no")[600:]) == 1
     assert model.is_screened_
-    # Without looking for products one by one, sweeps alone find one of three features.
+    # max_order=0 turns the search for products off.
     plain = ExMClassifier(max_order=0, random_state=0).fit(X[:600], PRODUCT[:600])
     assert not plain.is_screened_
 

@@ -230,6 +230,7 @@ class ExMClassifier(ClassifierMixin, _ExM):
         TT-rank of the weight tensor: how many different interactions it can hold.
     alpha : float or "auto"
         Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N of the paper).
+        Where it is given, nothing is searched for: "auto" then is rank 8 and order scale 1.
     order_scale : float or "auto"
         s: interactions of order j are penalised by ``alpha s^(-2 j)``.
     features : "auto", FeatureMap or dict of column to FeatureMap

@@ -103,7 +103,6 @@ class Selection:
     """
 
     def __init__(self, problem, rng, penalties, order_scales, ranks, max_iter, max_order):
-        self.problem, self.rng = problem, rng
         self.penalties, self.order_scales = sorted(penalties, reverse=True), sorted(order_scales)
         # A shape allows no more than this: a higher rank would be the same model again.
         most = max(check_ranks(problem.features(1.0).shape, max(ranks)))
