@@ -1,4 +1,11 @@
+import os
+from pathlib import Path
+
 import hypothesis
+
+DATA = Path(__file__).parents[2] / "shared" / "data"
+if DATA.is_dir():
+    os.environ.setdefault("TTEXM_DATA", str(DATA))
 
 hypothesis.settings.register_profile(
     "ttexm",

@@ -15,7 +15,7 @@ LAYERS = [
     ["kernels.gauge", "kernels.site"],
     ["kernels.gradient", "kernels.samples"],
     ["kernels.cpu"],
-    ["decompose", "device", "drawing", "losses", "shapes", "table"],
+    ["datasets", "decompose", "device", "drawing", "losses", "shapes", "table"],
     ["indexing"],
     ["batch"],
     ["features", "objective", "trains"],
