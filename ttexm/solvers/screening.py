@@ -9,7 +9,10 @@ those right of it,
 
 so that entries beyond sqrt(2 log(number of entries)) standard deviations are found terms. A term of
 order 2 q is in sight of the cut that halves it; others hide its effect less and less as they are
-found. Functions are centred and scaled to variance 1 first, so that M estimates coefficients.
+found. Functions are centred and scaled to variance 1 first, so that M estimates coefficients, and v
+is the same for all entries if columns are independent. Where they are not, or values are rare, an
+entry is judged by its own variance (A^2)^T diag(w^2 residual^2) B^2: a product that a dozen samples
+have cannot be beyond chance.
 """
 
 import math
@@ -23,6 +26,8 @@ from ..tensor import TTTensor
 MARGIN = 0.5  # standard deviations beyond the largest that chance gives
 ROWS_AT_ONCE = 8192
 FEW_ROWS = 5000  # up to which float64 is cheap enough
+FEWEST = 16  # samples in which a function differs from its usual value: fewer show nothing
+MOST_TERMS = 500  # at a cut
 
 
 @dataclass(frozen=True)
@@ -52,7 +57,8 @@ class Screening:
     def __init__(self, batch: RankOneBatch, weights, max_order=6, max_products=2**20):
         self.shape, self.weights = batch.shape, weights
         self.dtype = np.float32 if len(batch) > FEW_ROWS else np.float64
-        weights = weights / weights.sum()
+        total = weights.sum()
+        weights = weights / total
         self.max_order, self.max_products = max_order, max_products
         self.owner, self.slot, columns = [], [], []
         self.center, self.spread = [], []
@@ -65,8 +71,11 @@ class Screening:
                 )
             for i in range(1, n):
                 mean = float(weights @ vectors[:, i])
-                spread = float(np.sqrt(weights @ (vectors[:, i] - mean) ** 2))
-                if spread > 1e-6 * max(1e-300, abs(mean)):
+                squares = (vectors[:, i] - mean) ** 2
+                spread = float(np.sqrt(weights @ squares))
+                # 1 / kurtosis is about the share of the rarer value of a function with two.
+                share = spread**4 / max(weights @ squares**2, 1e-300)
+                if spread > 1e-6 * max(1e-300, abs(mean)) and share * total >= FEWEST:
                     self.owner.append(k)
                     self.slot.append(i)
                     self.center.append(mean)
@@ -87,26 +96,39 @@ class Screening:
         weights = self.weights[:rows] / total
         g = (weights * residual[:rows]).astype(self.dtype)
         left, right = self._sides(cut)
-        M = np.zeros((len(left), len(right)), self.dtype)
-        for start in range(0, rows, ROWS_AT_ONCE):
-            part = slice(start, min(start + ROWS_AT_ONCE, rows))
-            A, B = self._products(left, part), self._products(right, part)
-            M += (A * g[part]) @ B.T
-        # Products have variance 1, so that this is the variance of an entry where there is nothing.
-        deviation = float(np.sqrt(weights @ residual[:rows] ** 2 / total))
+        M = self._correlate(left, right, g, rows)
+        squares = weights * residual[:rows] ** 2 / total
+        deviation = float(np.sqrt(squares.sum()))
         if deviation == 0:
             return []
         limit = np.sqrt(2 * np.log(M.size)) + MARGIN
-        found = np.argwhere(np.abs(M) > limit * deviation)
+        a, b = np.nonzero(np.abs(M) > limit * deviation)
+        # Only now each entry's own variance, for the rows and columns that matter.
+        (a, row), (b, column) = (np.unique(side, return_inverse=True) for side in (a, b))
+        some = [left[j] for j in a], [right[j] for j in b]
+        variance = self._correlate(*some, squares.astype(self.dtype), rows, power=2)
+        M = M[np.ix_(a, b)]
+        z = M / np.sqrt(np.maximum(variance, np.finfo(self.dtype).tiny))
+        found = [(i, j) for i, j in zip(row, column, strict=True) if abs(z[i, j]) > limit]
+        found.sort(key=lambda at: -abs(z[at]))
         return [
             Term(
-                tuple((int(self.owner[j]), self.slot[j]) for j in (*left[a], *right[b])),
-                float(M[a, b]),
-                float(M[a, b]) / deviation,
+                tuple((int(self.owner[f]), self.slot[f]) for f in (*some[0][i], *some[1][j])),
+                float(M[i, j]),
+                float(z[i, j]),
             )
-            for a, b in found
-            if len(left[a]) + len(right[b]) > 0
+            for i, j in found[:MOST_TERMS]
+            if len(some[0][i]) + len(some[1][j]) > 0
         ]
+
+    def _correlate(self, left, right, g, rows, power=1):
+        """sum_s g_s A_s^power B_s^power, for the products A and B on both sides."""
+        M = np.zeros((len(left), len(right)), self.dtype)
+        for start in range(0, rows, ROWS_AT_ONCE):
+            part = slice(start, min(start + ROWS_AT_ONCE, rows))
+            A, B = self._products(left, part) ** power, self._products(right, part) ** power
+            M += (A * g[part]) @ B.T
+        return M
 
     def _sides(self, cut):
         """Products of functions on both sides, as tuples of functions, the shorter ones first."""
@@ -138,8 +160,11 @@ class Screening:
         place = {product: j for j, product in enumerate(products)}
         out = np.ones((len(products), part.stop - part.start), self.dtype)
         for product, j in place.items():
-            if product:
+            if product[:-1] in place and product:
                 np.multiply(out[place[product[:-1]]], self.functions[product[-1], part], out=out[j])
+            else:
+                for function in product:
+                    out[j] *= self.functions[function, part]
         return out
 
     def tensor(self, terms: list[Term], eps: float = 1e-3) -> TTTensor:
