@@ -11,6 +11,7 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import batches, feature_vectors, seeds, shapes
 
 from ttexm import Manifold, RankOneBatch, TTTensor, allclose
+from ttexm.kernels import cpu
 from ttexm.losses import Hinge, Logistic, Poisson, Squared
 from ttexm.objective import Objective
 from ttexm.solvers.descent import Samples
@@ -81,17 +82,26 @@ def test_a_full_step_is_the_projected_gradient_rounded(data, shape, seed):
 def test_the_steps_of_svrg_are_those_of_all_samples_on_average(make):
     W, batch, objective = make()
     run = start(Riemannian("svrg", 1e-3, batch_size=25), W, batch, objective)
+    manifold, samples, m = run.point.manifold, run.samples, len(objective.y)
+
+    def mean_gradient():
+        mean = manifold.zero_tangent(run.tensor())
+        for rows in samples.split(25, np.random.default_rng(0)):
+            mean = mean + len(rows) / m * run.look(samples.take(rows), rows).gradient
+        return mean
+
     whole = riemannian_gradient(run.tensor(), batch, objective)
-    for _ in range(2):
-        mean, m = 0 * run.look(run.samples, slice(None)).gradient, len(objective.y)
-        for rows in run.samples.split(25, np.random.default_rng(0)):
-            mean = mean + len(rows) / m * run.look(run.samples.take(rows), rows).gradient
-        # Also away from the anchor, where it is the whole change plus the transported gradient.
-        all_at_once = run.look(run.samples, slice(None)).gradient
-        assert (mean - all_at_once).norm() <= 1e-11 * whole.norm()
-        if run.point.W is whole.point:
-            assert (mean - whole).norm() <= 1e-11 * whole.norm()
-        run.point.step(whole, 1e-2)
+    assert (mean_gradient() - whole).norm() <= 1e-11 * whole.norm()
+    # Away from the anchor: the change of all derivatives, and the anchor's gradient, transported.
+    run.point.step(whole, 1e-2)
+    W = run.tensor()
+    change = objective.derivative(W.contract(batch)) - objective.derivative(run.seen.f)
+    expected = (
+        manifold.gradient(W, batch, change)
+        + manifold.transport(run.of_losses, W)
+        + objective.alpha * manifold.project(W, W)
+    )
+    assert (mean_gradient() - expected).norm() <= 1e-11 * whole.norm()
 
 
 def test_svrg_of_all_samples_is_sgd_and_so_is_momentum_zero():
@@ -246,6 +256,32 @@ def test_any_tensor_is_a_start(method):
     for _ in range(100):
         run.iterate()
     assert run.value < 1e-3
+
+
+@pytest.mark.parametrize("size", [1e200, 1e-200])
+@pytest.mark.parametrize("method", ["cg", *STOCHASTIC])
+def test_a_start_near_the_ends_of_the_range_raises_nothing(method, size):
+    W, batch, objective = problem()
+    with np.errstate(over="ignore", invalid="ignore"):
+        run = start(Riemannian(method), size * W, batch, objective)
+        for _ in range(3):
+            run.iterate()
+    assert np.isfinite(run.tensor()._train.data).all()
+
+
+def test_a_step_with_all_samples_takes_one_gradient_and_one_retraction(monkeypatch):
+    W, batch, objective = problem()
+    run, calls = start(Riemannian("sgd", 0.01), W, batch, objective), []
+    for name in ("contract", "gradient", "project_train", "retract"):
+        kernel = getattr(cpu, name)
+
+        def counted(*args, name=name, kernel=kernel):
+            calls.append(name)
+            return kernel(*args)
+
+        monkeypatch.setattr(cpu, name, counted)
+    run.iterate()
+    assert calls == ["retract", "gradient"]
 
 
 @pytest.mark.parametrize("method", ["cg", "sgd"])

@@ -100,7 +100,9 @@ class Rate:
         if self.given != "auto":
             return self.given
         _, curvature = bend(point, seen.gradient, seen.f, part)
-        return self.share * min(self.most, seen.norm**2 / curvature if curvature > 0 else 0.0)
+        # norm * norm, as ** raises an OverflowError.
+        own = seen.norm * seen.norm / curvature if curvature > 0 else 0.0
+        return self.share * min(self.most, own)
 
 
 def bend(point: Point, gradient, f, samples: Samples) -> tuple[float, float]:
@@ -114,7 +116,7 @@ def bend(point: Point, gradient, f, samples: Samples) -> tuple[float, float]:
     slope, curvature = g @ along, h @ along**2
     if objective.alpha:
         slope += objective.alpha * tangent.inner(point.W)
-        curvature += objective.alpha * tangent.norm() ** 2
+        curvature += objective.alpha * tangent.inner(tangent)
     return slope, curvature
 
 

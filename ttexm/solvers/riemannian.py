@@ -255,7 +255,8 @@ class _ConjugateGradients(Run):
         if self.last is None:
             return -gradient
         old, direction = (self.manifold.transport(xi, self.W) for xi in self.last)
-        beta = gradient.inner(gradient - old) / self.last[0].norm() ** 2
+        square = self.last[0].inner(self.last[0])
+        beta = gradient.inner(gradient - old) / square if square > 0 else 0.0
         direction = max(0.0, beta) * direction - gradient
         return direction if direction.inner(gradient) < 0 else -gradient
 
@@ -264,9 +265,11 @@ class _ConjugateGradients(Run):
             return 2 * self.t
         along = direction.to_tensor().contract(self.samples.batch).astype(np.float64)
         cross = direction.inner(self.manifold.project(self.W, self.W))
-        return exact_step(self.samples.objective, self.seen.f, along, cross, direction.norm() ** 2)
+        square = direction.inner(direction)
+        return exact_step(self.samples.objective, self.seen.f, along, cross, square)
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")
 def exact_step(objective, f, along, cross, square) -> float:
     """The t that minimises the objective at f + t along and |W|^2 + 2 t cross + t^2 square.
 
@@ -281,8 +284,7 @@ def exact_step(objective, f, along, cross, square) -> float:
             break
         low, high = (t, high) if slope < 0 else (low, t)
         curvature = objective.curvature(now) @ along**2 + objective.alpha * square
-        with np.errstate(divide="ignore"):
-            t = t - slope / curvature
+        t = t - slope / curvature
         if not low < t < high:
             # Without curvature, try predictions that move by 1, then twice as far.
             t = (low + high) / 2 if high < np.inf else 2 * low or 1 / np.abs(along).max()
