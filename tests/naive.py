@@ -58,15 +58,27 @@ def tt_ranks(W, tolerance=1e-10):
     return (1, *(max(1, int(r)) for r in ranks), 1)
 
 
+def core_derivatives(cores, k):
+    """All dW / dG_k[a, i, b], as rows."""
+    J = []
+    for entry in np.ndindex(cores[k].shape):
+        E = np.zeros(cores[k].shape)
+        E[entry] = 1.0
+        J.append(full([*cores[:k], E, *cores[k + 1 :]]).ravel())
+    return np.array(J)
+
+
+def core_gradient(cores, Z):
+    """Derivatives of <W, Z> in the cores, for an array Z."""
+    return [
+        (core_derivatives(cores, k) @ Z.ravel()).reshape(core.shape) for k, core in enumerate(cores)
+    ]
+
+
 def tangent_basis(cores):
     """Orthonormal basis, as rows, of the tangent space: the span of all dW / dG_k[a, i, b]."""
-    J = []
-    for k, core in enumerate(cores):
-        for entry in np.ndindex(core.shape):
-            E = np.zeros(core.shape)
-            E[entry] = 1.0
-            J.append(full([*cores[:k], E, *cores[k + 1 :]]).ravel())
-    _, s, Vt = np.linalg.svd(np.array(J), full_matrices=False)
+    J = np.concatenate([core_derivatives(cores, k) for k in range(len(cores))])
+    _, s, Vt = np.linalg.svd(J, full_matrices=False)
     return Vt[s > 1e-9 * s[0]]
 
 

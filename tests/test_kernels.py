@@ -43,6 +43,20 @@ def guarded(monkeypatch):
     assert not taken
 
 
+def test_retraction_at_full_rank_reads_no_scratch_that_it_has_not_written(monkeypatch):
+    def take(role, n, dtype):
+        array = workspace.aligned(n, dtype)
+        array[:] = np.nan
+        return array
+
+    monkeypatch.setattr(workspace, "take", take)
+    manifold = Manifold((2, 2, 4, 4, 3), rank=(1, 2, 4, 12, 3, 1))  # bonds without further room
+    W = manifold.random_point(seed=0)
+    xi = manifold.random_tangent(W, seed=1)
+    moved = manifold.retract(W, xi)
+    assert (moved - W - xi.to_tensor()).norm() < 1e-12
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 2, 3, 5, 8, 9, 16, 17])
 @pytest.mark.parametrize("shape", [(2,) * 7, (3, 1, 4, 2), (5,), (2, 30, 2, 3), (1, 1, 1)])

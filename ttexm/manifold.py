@@ -219,7 +219,12 @@ class Manifold:
                 f"{name} must be a TTTensor (or Z a RankOneBatch), got {type(Z).__name__}."
             )
         check_same_shape(Z.shape, self.shape, name)
-        left, right, _ = W._frames
+        left, right, exponent = W._frames
+        if Z is W:
+            # P_W(W) = W, and its last delta is all of it: the penalty of every step comes here.
+            data = np.zeros_like(left.data)
+            data[left.offsets[-2] :] = trains.ldexp(left.data[left.offsets[-2] :], exponent)
+            return data
         return kernels.project_train(left, right, *Z.astype(W.dtype)._scaled)
 
     def gradient(self, W: TTTensor, batch: RankOneBatch, g) -> TangentVector:
@@ -260,22 +265,10 @@ class Manifold:
         self._check_point(W)
         check_batch(batch, self.shape)
         left, right, exponent = W._frames
-
-        def checked(values):
-            values = np.ascontiguousarray(values, W.dtype)
-            if values.shape != (len(batch),):
-                raise ValueError(
-                    f"g must have one number a sample, shape ({len(batch)},), got {values.shape}."
-                )
-            return values
-
-        def derivatives(f, powers):
-            return checked(g(trains.ldexp(f, powers + exponent)))
-
         columns = batch.astype(W.dtype)._batch
-        given = derivatives if callable(g) else checked(g)
+        g = trains.derivatives(g, len(batch), W.dtype, exponent)
         period = batch.gradient_period(W.dtype)
-        return TangentVector(W, kernels.gradient(left, right, columns, len(batch), given, period))
+        return TangentVector(W, kernels.gradient(left, right, columns, len(batch), g, period))
 
     # -- moving --------------------------------------------------------------------------------
 

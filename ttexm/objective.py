@@ -1,5 +1,6 @@
 """What training minimises: the weighted mean of a loss, and the penalty alpha/2 |W|^2."""
 
+import copy
 from dataclasses import dataclass
 
 import numpy as np
@@ -51,3 +52,15 @@ class Objective:
     def curvature(self, f) -> np.ndarray:
         """Second derivative of the loss term in each prediction, (m * n_outputs,)."""
         return (self.weights * self.loss.curvature(self.y, self._outputs(f))).reshape(-1)
+
+    def take(self, rows) -> "Objective":
+        """The objective of some of the samples, as an estimate of the whole.
+
+        Its loss term is scaled by the share of samples, not of weights: the mean over a partition,
+        by number of samples, is the objective itself.
+        """
+        part = copy.copy(self)
+        weights, y = self.weights[rows], self.y[rows]
+        offset = np.broadcast_to(self.offset, self.y.shape)[rows]
+        vars(part).update(y=y, weights=weights * (len(self.y) / len(y)), offset=offset)
+        return part

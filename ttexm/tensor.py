@@ -459,6 +459,36 @@ class TTTensor:
         (train, exponent), dense = W._scaled, np.zeros(self.ndim, np.bool_)
         return trains.contract(train, exponent, dense, W._growth, batch)
 
+    def core_gradient(self, batch: RankOneBatch, g) -> list[np.ndarray]:
+        """Derivatives of ``sum_s loss_s(<W, X_s>)`` in the cores: not Riemannian, but plain.
+
+        Parameters
+        ----------
+        batch : RankOneBatch
+            The m samples X_s.
+        g : array of shape (m,), or callable
+            Derivatives of the losses in the predictions f_s = <W, X_s>; or a function that is
+            called once, with all of f, and returns them.
+
+        Returns
+        -------
+        list of d arrays of shape (r0, n, r1)
+            In O(d n r^2) a sample, O(d r^2) for categorical modes. They depend on the cores, not
+            on the tensor alone; `Manifold.gradient` is free of that.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch, TTTensor
+        >>> W = TTTensor.ones((2, 2))
+        >>> W.core_gradient(RankOneBatch.from_columns([[3.0, 5.0]]), [1.0])[0]  # (1, 3) (1 + 5)
+        array([[[ 6.],
+                [18.]]])
+        """
+        check_batch(batch, self.shape)
+        data = trains.core_gradient(self._train, batch, g)
+        slots = trains.to_slots(self._train._replace(data=data))
+        return [np.ascontiguousarray(part.transpose(1, 0, 2)) for part in slots]
+
     @cached_property
     def _growth(self) -> trains.Growth:
         return trains.growth(self._scaled[0])

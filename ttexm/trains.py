@@ -126,10 +126,35 @@ def contract(
     train: Train, exponent: int, identity: np.ndarray, growth: Growth, batch: RankOneBatch
 ):
     """2^exponent <W, X_s> as mantissas and exponents."""
-    high, low = batch.extent
-    period = kernels.check_period(train.data.dtype, max(growth.up + high, growth.down - low))
-    columns = batch.astype(train.data.dtype)._batch
+    columns, period = batch.astype(train.data.dtype)._batch, _period(train, growth, batch)
     mantissas, exponents = kernels.contract(train, identity, columns, len(batch), period)
     if exponent != 0:
         exponents += exponent
     return mantissas, exponents
+
+
+def _period(train, growth, batch):
+    """Cores between two checks of the range of partial products."""
+    high, low = batch.extent
+    return kernels.check_period(train.data.dtype, max(growth.up + high, growth.down - low))
+
+
+def core_gradient(train: Train, batch: RankOneBatch, g) -> np.ndarray:
+    """Derivatives of sum_s g_s <W, X_s> in the cores, flat as they are; g as in `derivatives`."""
+    dtype, m = train.data.dtype, len(batch)
+    columns, period = batch.astype(dtype)._batch, _period(train, growth(train), batch)
+    return kernels.core_gradient(train, columns, m, derivatives(g, m, dtype), period)
+
+
+def derivatives(g, m: int, dtype, exponent: int = 0):
+    """g, one number a sample, checked; a function of f becomes one of f 2^-exponent and powers."""
+
+    def checked(values):
+        values = np.ascontiguousarray(values, dtype)
+        if values.shape != (m,):
+            raise ValueError(f"g must have one number a sample, shape ({m},), got {values.shape}.")
+        return values
+
+    if callable(g):
+        return lambda f, powers: checked(g(ldexp(f, powers + exponent)))
+    return checked(g)

@@ -4,6 +4,7 @@ import numpy as np
 
 from . import algebra, project, workspace
 from . import contract as contraction
+from . import gradient as gradients
 from . import orthogonalize as sweeps
 from . import retract as retraction
 from .gradient import Gauge, contract, gradient, identity_gauge
@@ -18,6 +19,7 @@ __all__ = [
     "both_gauges",
     "check_period",
     "contract",
+    "core_gradient",
     "extent",
     "fix_gauge",
     "gradient",
@@ -156,6 +158,11 @@ def truncate(train, most, tolerance) -> Train:
     with workspace.lend("sweep", sweeps.sweep_scratch(train), train.data.dtype) as work:
         sweeps.truncate(tuple(train), most, tolerance, data, ranks, work)
     return make_train(data, ranks, train.sizes)
+
+
+def core_gradient(train, batch, m, g, period):
+    """Derivatives of sum_s g_s <W, X_s> in the cores of any train; g as for `gradient`."""
+    return gradients.core_gradient(train, reverse(train), batch, m, g, period)
 
 
 # -- tangent spaces, of a point given in both gauges ---------------------------------------------

@@ -80,6 +80,8 @@ def normalize(a, n):
 @inner
 def add_strided_product(out, ldo, a, row, step, b, ldb, p, depth, q):
     """out[i ldo + j] += sum_l a[i row + l step] b[l ldb + j], in O(p depth q)."""
+    if depth == 0:
+        return  # tiles take at least one step
     fours, rest = p // 4, p % 4
     last, last_a = shift(out, (p - rest) * ldo), shift(a, (p - rest) * row)
     _tiles_4x2(out, out, ldo, b, ldb, depth, a, step, row, 0, b, fours, q)

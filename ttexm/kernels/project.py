@@ -204,6 +204,12 @@ def finish_deltas(parts, kinds, scales, left, out, work):
     fix_gauge(left, pointer(out), pointer(work))
 
 
+@kernel
+def sum_deltas(parts, kinds, scales, train, out):
+    """The deltas as they are, without a gauge: the derivatives in the cores of any train."""
+    add_parts(parts, kinds, scales, Train(*train), out)
+
+
 @inner
 def add_parts(parts, kinds, scales, left, out):
     """Add the parts, in order, and give each code its weight."""

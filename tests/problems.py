@@ -1,0 +1,50 @@
+"""Small learning problems of mixed features, for tests of solvers."""
+
+import numpy as np
+
+from ttexm import RankOneBatch, TTTensor
+from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared
+from ttexm.objective import Objective
+from ttexm.problem import with_outputs
+
+
+def mixed_batch(rng, m, dtype=np.float64):
+    return RankOneBatch.join(
+        [
+            RankOneBatch.from_columns(rng.standard_normal((m, 2)), dtype),
+            RankOneBatch.from_codes(rng.integers(0, 4, (m, 2)), (4, 4), 0.7, dtype),
+            RankOneBatch.from_vectors([rng.standard_normal((m, 3))], dtype),
+        ]
+    )
+
+
+def problem(loss=None, m=230, alpha=1e-3, rank=3, dtype=np.float64, seed=0):
+    rng = np.random.default_rng(seed)
+    batch = mixed_batch(rng, m, dtype)
+    f = TTTensor.random(batch.shape, 2, seed).contract(batch)
+    y = f + 0.1 * rng.standard_normal(m)
+    if isinstance(loss, (Logistic, Hinge)):
+        y = np.where(f > 0, 1.0, -1.0)
+    elif isinstance(loss, Poisson):
+        y = rng.poisson(np.exp(np.clip(f, -3, 2))).astype(float)
+    W = TTTensor.random(batch.shape, rank, seed + 1, dtype)
+    objective = Objective(loss or Squared(), y, rng.uniform(0.5, 2, m), alpha)
+    return W * (0.3 / W.norm()), batch, objective
+
+
+def classes(m=103, seed=0):
+    """Three classes: each sample is three rows of the batch."""
+    rng = np.random.default_rng(seed)
+    x = rng.standard_normal((m, 4))
+    y = np.eye(3)[np.argmax(x[:, :3] * x[:, 1:], axis=1)]
+    batch = with_outputs(RankOneBatch.from_columns(x), y)
+    objective = Objective(Softmax(), y, rng.uniform(0.5, 2, m), 1e-4, rng.standard_normal(y.shape))
+    return 0.1 * TTTensor.random(batch.shape, 4, seed), batch, objective
+
+
+def start(solver, W, batch, objective, seed=0):
+    return solver.start(W, batch, objective, np.random.default_rng(seed))
+
+
+def value_at(W, batch, objective):
+    return objective.value(W.contract(batch), W.norm() ** 2)
