@@ -336,7 +336,7 @@ def main():
     arguments = parser.parse_args()
     quick = arguments.quick
     warnings.filterwarnings("ignore")
-    failed = rivals.install()
+    failed = rivals.install(rivals.TENSOR_TRAINS)
     machine = describe_machine("jax", "torch", "torchTT", "tntorch", "teneva")
     print(
         "ttexm",

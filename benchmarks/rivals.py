@@ -13,13 +13,16 @@ REQUIREMENTS = {
     "torchtt": "torchTT>=0.5",
     "teneva": "teneva>=0.14",
     "tntorch": "tntorch>=1.1",
+    "myfm": "myfm>=0.4",
 }
+TENSOR_TRAINS = ("jax", "torch", "torchtt", "teneva", "tntorch")
 
 
-def install() -> dict[str, str]:
-    """Install the rivals that are missing into this environment; returns why some could not be."""
+def install(modules) -> dict[str, str]:
+    """Install rivals that are missing into this environment; returns why some could not be."""
     failed = {}
-    for module, requirement in REQUIREMENTS.items():
+    for module in modules:
+        requirement = REQUIREMENTS[module]
         if importlib.util.find_spec(module) is None:
             print(f"installing {requirement} ..", flush=True)
             command = [sys.executable, "-m", "pip", "install", "--quiet", requirement]

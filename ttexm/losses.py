@@ -29,7 +29,14 @@ class Loss(ABC):
 
     `value`, `derivative` and `curvature` work sample by sample, on arrays of any shape; `mean` is
     what training minimises. Losses are convex in f unless they say otherwise.
+
+    Attributes
+    ----------
+    has_probabilities : bool
+        Whether `predict` gives the probability of a class.
     """
+
+    has_probabilities = False
 
     @abstractmethod
     def value(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
@@ -80,6 +87,8 @@ class Squared(Loss):
 
 class Logistic(Loss):
     """``log(1 + exp(-y f))`` for labels y of -1 and 1; predicts the probability of 1."""
+
+    has_probabilities = True
 
     def value(self, y, f):
         return np.logaddexp(0, -y * f)
@@ -138,6 +147,8 @@ class SquaredHinge(Loss):
 
 class Softmax(Loss):
     """Cross-entropy for several classes: y one-hot (m, n_classes), f the logits."""
+
+    has_probabilities = True
 
     def value(self, y, f):
         return -y * log_softmax(f, axis=-1)

@@ -1,37 +1,47 @@
 """Settings that nobody gave: penalty, order scale, rank and number of sweeps, by validation.
 
 Only training rows are looked at. Interactions of order j are penalised by c s^(2 - 2 j) / N each: c
-is that of the linear model, and s < 1 makes each further order cost more. The search is short:
-a path of linear models gives c; sweeps at rank 4, warm-started from lower to higher s and from
-higher to lower c, give the neighbourhood; the best few are tried at higher ranks. The linear model
-itself, and what screening finds (see `solvers.screening`), are candidates as well.
+is that of the linear model, and s < 1 makes each further order cost more. The search goes from many
+settings, each tried briefly, to few that are tried in earnest:
+
+1. a path of linear models, from large to small c;
+2. two sweeps at rank 4 around the best c, for all s, warm-started along c;
+3. the best few, with more sweeps, at rank 8;
+4. the best one at other ranks, for as many sweeps as help.
+
+The linear model, and what screening finds (see `solvers.screening`), are candidates as well.
 """
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from . import initialize
+from . import initialize, progress
 from .problem import Problem, rescaled
 from .shapes import check_ranks
-from .solvers.screening import Screening, Term
+from .solvers.screening import Screening
 from .solvers.sweeps import Sweeps
 from .tensor import TTTensor
 
 PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 ORDER_SCALES = (0.05, 0.1, 0.2, 0.4, 1.0)
+RANKS = (4, 8, 16)
 MOST_ROWS = 20_000
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
-EXPLORING_FOLDS = 1
-MOST_PENALTIES = 4
+HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 4
+EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
+PATIENCE = 3  # sweeps without a better score
+SCREENING_ROWS = 30_000
 MOST_SCREENED_RANK = 24
+CLEARLY = 0.95  # of the others' validation loss: screened products are then the better start
 PADDING = 0.02  # size of the random part that fills the ranks of a start
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Settings, and the validation loss they had."""
+    """Settings, and the validation loss they had on each fold that they were tried on."""
 
     penalty: float
     order_scale: float
@@ -39,20 +49,38 @@ class Choice:
     n_iter: int
     is_linear: bool = False
     is_screened: bool = False
-    score: float = np.inf
+    scores: tuple[float, ...] = ()
 
     def alpha(self, n_samples: float) -> float:
         return self.penalty * self.order_scale**2 / n_samples
 
+    @property
+    def score(self) -> float:
+        return float(np.mean(self.scores)) if self.scores else np.inf
+
 
 @dataclass
 class Fold:
-    """A split of the rows, with what has been learned of its training part."""
+    """A split of the rows, with the linear models and the screened start of its training part."""
 
     train: Problem
     test: Problem
-    linear: dict
-    screened: TTTensor | None = None
+    _linear: dict = field(default_factory=dict)
+
+    def linear(self, penalty: float) -> TTTensor:
+        if penalty not in self._linear:
+            self._linear[penalty] = self.train.linear(penalty / self.train.size)
+        return self._linear[penalty]
+
+    def score(self, W: TTTensor, order_scale: float) -> float:
+        score = self.test.score(W, order_scale)
+        return score if np.isfinite(score) else np.inf
+
+    def start(self, choice: Choice, W: TTTensor):
+        """A run from W at some settings."""
+        objective = self.train.objective(choice.alpha(self.train.size))
+        solver = Sweeps(dtype=precision(self.train))
+        return solver.start(W, self.train.features(choice.order_scale), objective)
 
 
 def make_folds(problem: Problem, rng) -> list[Fold]:
@@ -79,7 +107,6 @@ def make_folds(problem: Problem, rng) -> list[Fold]:
         Fold(
             problem.take(np.flatnonzero((fold_of != j) & (fold_of >= 0))),
             problem.take(np.flatnonzero(fold_of == j)),
-            {},
         )
         for j in range(n_folds)
     ]
@@ -95,113 +122,153 @@ class Selection:
     problem : Problem
         All training rows.
     rng : numpy.random.Generator
-    penalties, order_scales, ranks : sequences
+    alpha : float, optional
+        The penalty, where it is given; by default it is searched for.
+    order_scales, ranks : sequences
         What to choose from; of one element where the user has chosen.
     max_iter : int
     max_order : int
         Of the terms that screening looks for; 0 for none.
+    verbose : bool
     """
 
-    def __init__(self, problem, rng, penalties, order_scales, ranks, max_iter, max_order):
-        self.penalties, self.order_scales = sorted(penalties, reverse=True), sorted(order_scales)
+    def __init__(
+        self,
+        problem: Problem,
+        rng,
+        alpha: float | None = None,
+        order_scales: Sequence[float] = ORDER_SCALES,
+        ranks: Sequence[int] = RANKS,
+        max_iter: int = MOST_SWEEPS,
+        max_order: int = 6,
+        verbose: bool = False,
+    ):
+        self.total = None if alpha is None else alpha * problem.size
+        self.order_scales = sorted(order_scales)
         # A shape allows no more than this: a higher rank would be the same model again.
         most = max(check_ranks(problem.features(1.0).shape, max(ranks)))
         self.ranks = sorted({min(rank, most) for rank in ranks})
-        self.max_iter, self.max_order = max_iter, max_order
+        self.max_iter, self.max_order = min(max_iter, MOST_SWEEPS), max_order
         self.folds = make_folds(problem, rng)
-        self.tried: list[Choice] = []
-        self._starts = {}
+        self.verbose = verbose
 
     def run(self) -> Choice:
         """Return the best settings."""
-        linear = [self._score_linear(c) for c in self.penalties]
-        best = min(linear, key=_score)
-        few, ranks = self.folds[:EXPLORING_FOLDS], self.ranks
-        if self.max_order >= 2:
-            fold = self.folds[0]
-            fold.screened = screen(fold.train, fold.linear[best.penalty], self.max_order)
-        explored = []
+        n_steps = len(PENALTIES) + 1 + len(self.order_scales) * (HIGHER + 1 + LOWER)
+        n_steps += MOST_CANDIDATES + len(self.ranks) + 1
+        self.bar = progress.bar(n_steps, "choosing settings", self.verbose)
+        try:
+            linear = self._linear_path()
+            screened = self._screened_start(linear)
+            tried = self._search(linear)
+            best = min([linear, *tried], key=_score)
+            if screened is None:
+                return best
+            found = self._try_screened(screened, linear)
+            # On the same fold: that is all that the screened ones have seen.
+            return found if found.score < CLEARLY * best.scores[0] else best
+        finally:
+            self.bar.close()
+
+    def _linear_path(self) -> Choice:
+        """The best linear model; the path ends where it gets worse and worse."""
+        if self.total is None:
+            settings = [(c, self.order_scales[-1]) for c in PENALTIES]
+        else:
+            settings = [(self.total / s**2, s) for s in self.order_scales]
+        path = []
+        for c, s in settings:
+            scores = tuple(fold.score(fold.linear(c), 1.0) for fold in self.folds)
+            path.append(Choice(c, s, 2, 0, is_linear=True, scores=scores))
+            self._tell(path[-1])
+            if len(path) > 2 and path[-3].score < path[-2].score < path[-1].score:
+                break
+        return min(path, key=_score)
+
+    def _grid(self, linear: Choice):
+        """For each order scale the penalties to try, from large to small."""
+        at = PENALTIES.index(linear.penalty) if self.total is None else 0
         for s in self.order_scales:
-            self._starts.clear()
-            for c in [c for c in self.penalties if c <= best.penalty][:MOST_PENALTIES]:
-                explored.append(self._try(Choice(c, s, ranks[0], min(2, self.max_iter)), few))
+            if self.total is None:
+                yield s, PENALTIES[max(0, at - HIGHER) : at + LOWER + 1]
+            else:
+                yield s, (self.total / s**2,)
+
+    def _search(self, linear: Choice) -> list[Choice]:
+        ranks, explored, tried = self.ranks, [], []
+        for s, penalties in self._grid(linear):
+            W = None
+            for c in penalties:
+                choice = Choice(c, s, ranks[0], EXPLORING_SWEEPS)
+                choice, W = self._try(choice, self.folds[:1], W)
+                explored.append(choice)
+        middle = ranks[min(1, len(ranks) - 1)]
         for choice in sorted(explored, key=_score)[:MOST_CANDIDATES]:
-            self._starts.clear()
-            rank = ranks[min(1, len(ranks) - 1)]
-            again = replace(choice, rank=rank, n_iter=min(5, self.max_iter))
-            self.tried.append(self._try(again, self.folds))
-        top = min(self.tried, key=_score)
-        for rank in ranks[:1] + ranks[2:]:
-            self._starts.clear()
-            again = replace(top, rank=rank, n_iter=min(5, self.max_iter))
-            self.tried.append(self._try(again, self.folds))
-        if self.folds[0].screened is not None:
-            self._try_screened(best)
-        return min([*linear, *self.tried], key=_score)
+            again = replace(choice, rank=middle, n_iter=MORE_SWEEPS)
+            tried.append(self._try(again, self.folds)[0])
+        top = min(tried, key=_score)
+        for rank in ranks:
+            if rank != middle or top.n_iter == MORE_SWEEPS < self.max_iter:
+                again = replace(top, rank=rank, n_iter=self.max_iter)
+                tried.append(self._try(again, self.folds)[0])
+        return tried
 
-    def _score_linear(self, c):
-        scores = []
-        for fold in self.folds:
-            fold.linear[c] = fold.train.linear(c / fold.train.size)
-            scores.append(fold.test.score(fold.linear[c], 1.0))
-        return Choice(c, 1.0, 2, 0, is_linear=True, score=float(np.mean(scores)))
+    def _try(self, choice: Choice, folds, W=None):
+        """The settings with their scores at the best number of sweeps, and where they led."""
+        starts = [W or start(fold.linear(choice.penalty), choice, fold.train) for fold in folds]
+        return self._follow(choice, folds, starts, fewest=1)
 
-    def _try(self, choice, folds):
-        """The settings with their score, and the best number of sweeps; starts are the last."""
-        curves = []
-        for number, fold in enumerate(folds):
-            W = self._starts.get(number)
-            if W is None:
-                rng = np.random.default_rng(number)
-                W = start(fold.linear[choice.penalty], choice, fold.train.batch.ndim, rng)
-            curve, W = learning_curve(fold, W, choice)
-            self._starts[number] = W
-            curves.append(curve)
-        mean = np.mean(curves, axis=0)
-        n_iter = int(np.argmin(mean[1:])) + 1
-        return replace(choice, n_iter=n_iter, score=float(mean[n_iter]))
+    def _follow(self, choice, folds, starts, fewest=0):
+        s = choice.order_scale
+        runs = [fold.start(choice, W) for fold, W in zip(folds, starts, strict=True)]
+        curve = [[fold.score(W, s) for fold, W in zip(folds, starts, strict=True)]]
+        best = fewest
+        for n_iter in range(1, min(choice.n_iter, self.max_iter) + 1):
+            for run in runs:
+                run.iterate()
+            scores = [fold.score(run.tensor(), s) for fold, run in zip(folds, runs, strict=True)]
+            curve.append(scores)
+            if np.mean(scores) < np.mean(curve[best]):
+                best = n_iter
+            elif n_iter - best >= PATIENCE:
+                break
+        choice = replace(choice, n_iter=best, scores=tuple(curve[best]))
+        self._tell(choice)
+        return choice, runs[0].tensor()
 
-    def _try_screened(self, linear):
-        fold, tried = self.folds[0], []
-        for s in self.order_scales[-2:]:
-            for c in [c for c in self.penalties if c <= linear.penalty][:MOST_PENALTIES]:
-                W = rescaled(fold.screened, s, fold.train.batch.ndim)
-                choice = Choice(c, s, W.rank, min(3, self.max_iter), is_screened=True)
-                curve, _ = learning_curve(fold, W, choice)
-                n_iter = int(np.argmin(curve))
-                tried.append(replace(choice, n_iter=n_iter, score=float(curve[n_iter])))
-        found = min(tried, key=_score)
-        # On the same fold the others have their own scores: compare like with like.
-        others = [fold.test.score(fold.linear[linear.penalty], 1.0)]
-        top = min(self.tried, key=_score)
-        W = start(fold.linear[top.penalty], top, fold.train.batch.ndim, np.random.default_rng(0))
-        others.append(learning_curve(fold, W, top)[0][-1])
-        if found.score < 0.95 * min(others):
-            self.tried = [replace(found, score=-np.inf)]
+    def _screened_start(self, linear: Choice) -> TTTensor | None:
+        if self.max_order < 2:
+            return None
+        fold = self.folds[0]
+        found = screen(fold.train, fold.linear(linear.penalty), self.max_order)
+        return None if found is None else found.round(rank=self._screened_rank)
+
+    @property
+    def _screened_rank(self):
+        return MOST_SCREENED_RANK if len(self.ranks) > 1 else self.ranks[0]
+
+    def _try_screened(self, W: TTTensor, linear: Choice) -> Choice:
+        fold, tried = self.folds[:1], []
+        for s, penalties in list(self._grid(linear))[-2:]:
+            for c in penalties:
+                choice = Choice(c, s, W.rank, EXPLORING_SWEEPS + 1, is_screened=True)
+                scaled = rescaled(W, s, fold[0].train.batch.ndim)
+                tried.append(self._follow(choice, fold, [scaled])[0])
+        return min(tried, key=_score)
+
+    def _tell(self, choice):
+        self.bar.update(f"validation loss {choice.score:.4g}")
 
 
 def _score(choice):
     return choice.score
 
 
-def start(linear: TTTensor, choice: Choice, n_features: int, rng) -> TTTensor:
+def start(linear: TTTensor, choice: Choice, problem: Problem, rng=None) -> TTTensor:
     """The linear model at some settings' order scale, its ranks filled up."""
-    W = rescaled(linear, choice.order_scale, n_features)
+    W = rescaled(linear, choice.order_scale, problem.batch.ndim)
+    rng = np.random.default_rng(0) if rng is None else rng
     return initialize.padded(W, choice.rank, PADDING, rng)
-
-
-def learning_curve(fold: Fold, W: TTTensor, choice: Choice):
-    """Validation losses after 0, 1, .. sweeps, and the tensor after all of them."""
-    s = choice.order_scale
-    W = initialize.padded(W, choice.rank, PADDING, np.random.default_rng(0))
-    objective = fold.train.objective(choice.alpha(fold.train.size))
-    run = Sweeps(dtype=precision(fold.train)).start(W, fold.train.features(s), objective)
-    curve = [fold.test.score(W, s)]
-    for _ in range(choice.n_iter):
-        run.iterate()
-        score = fold.test.score(run.tensor(), s)
-        curve.append(score if np.isfinite(score) else np.inf)
-    return np.array(curve), run.tensor()
 
 
 def precision(problem: Problem):
@@ -209,29 +276,31 @@ def precision(problem: Problem):
     return np.float32 if len(problem) > 5000 else np.float64
 
 
-def screen(problem: Problem, W: TTTensor, max_order: int, rounds: int = 2) -> TTTensor | None:
+def screen(problem: Problem, W: TTTensor, max_order: int) -> TTTensor | None:
     """Add to a model the products that its residual shows, cut by cut; None if there are none.
 
     For one output, at order scale 1.
     """
     if problem.n_outputs > 1:
         return None
-    m, objective = len(problem), problem.objective(0.0)
+    if len(problem) > SCREENING_ROWS:
+        # Keys are hashes: the smallest ones are a random choice.
+        problem = problem.take(np.sort(np.argsort(problem.keys)[:SCREENING_ROWS]))
     try:
         screening = Screening(problem.batch, problem.weights, max_order)
     except ValueError:  # a basis without constants
         return None
+    objective = problem.objective(0.0)
     f, found_any = problem.predict(W, 1.0), False
-    for rows in (min(m, 30_000), m)[: rounds if m > 30_000 else 1]:
-        for cut in screening.cuts():
-            # One Newton step along the terms: the residual by the mean curvature.
-            curvature = float(objective.curvature(f).sum())
-            if not curvature > 0:
-                return None
-            residual = -objective.derivative(f) / objective.weights.reshape(-1) / curvature
-            terms: list[Term] = screening.look(residual, cut, rows)
-            if terms:
-                found_any = True
-                W = (W + screening.tensor(terms)).round(eps=1e-3)
-                f = problem.predict(W, 1.0)
-    return W.round(rank=MOST_SCREENED_RANK) if found_any else None
+    for cut in screening.cuts():
+        # One Newton step along the terms: the residual by the mean curvature.
+        curvature = float(objective.curvature(f).sum())
+        if not curvature > 0:
+            return None
+        residual = -objective.derivative(f) / objective.weights.reshape(-1) / curvature
+        terms = screening.look(residual, cut)
+        if terms:
+            found_any = True
+            W = (W + screening.tensor(terms)).round(eps=1e-3)
+            f = problem.predict(W, 1.0)
+    return W if found_any else None

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from . import progress
 from .batch import RankOneBatch
 from .objective import Objective
 from .solvers.base import Solver
@@ -35,8 +36,9 @@ class Trainer:
     solver : Solver
     max_iter : int
         Iterations: passes through the samples, or sweeps.
-    tol : float
+    tol : float, optional
         Relative improvement, of the metric if there is one, else of the objective, that counts.
+        None for `max_iter` iterations, whatever they bring.
     n_iter_no_change : int
         Iterations without improvement after which to stop.
     callbacks : sequence of callable
@@ -69,7 +71,7 @@ class Trainer:
 
     solver: Solver
     max_iter: int = 100
-    tol: float = 1e-4
+    tol: float | None = 1e-4
     n_iter_no_change: int = 5
     callbacks: Sequence[Callable] = ()
     verbose: bool = False
@@ -102,10 +104,9 @@ class Trainer:
         self.history = []
         start = time.perf_counter()
         run = self.solver.start(W, batch, objective, np.random.default_rng(self.random_state))
-        best, best_score, since = W, np.inf, 0
-        if metric is not None:
-            best_score = metric(W)
-        progress = self._progress()
+        score = run.value if metric is None else metric(W)
+        best, best_score, since = W, score if np.isfinite(score) else np.inf, 0
+        shown = progress.bar(self.max_iter, "training", self.verbose)
         try:
             for iteration in range(1, self.max_iter + 1):
                 with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -117,7 +118,7 @@ class Trainer:
                     np.nan if metric is None else score, W.rank, run.gradient_norm,
                 )  # fmt: skip
                 self.history.append(record)
-                progress.update(f"loss {record.loss:.3g}")
+                shown.update(f"loss {record.loss:.3g}")
                 if not np.isfinite(score):
                     warnings.warn(
                         f"Training overflowed in iteration {iteration}; the best model before that "
@@ -126,54 +127,28 @@ class Trainer:
                         stacklevel=2,
                     )
                     break
-                since = 0 if score < best_score - self.tol * abs(best_score) else since + 1
+                tol = self.tol or 0.0
+                since = 0 if score < best_score - tol * abs(best_score) else since + 1
                 if score < best_score:
                     best, best_score = W, score
                 stops = [callback(record) for callback in self.callbacks]
-                if any(stops) or since >= self.n_iter_no_change:
+                if any(stops):
+                    break
+                if self.tol is not None and since >= self.n_iter_no_change:
                     break
             else:
                 self._warn_not_converged()
         except KeyboardInterrupt:
             pass
         finally:
-            progress.close()
+            shown.close()
         return best
 
     def _warn_not_converged(self):
-        if self.max_iter > self.n_iter_no_change:
+        if self.tol is not None:
             warnings.warn(
                 f"Training stopped at max_iter={self.max_iter}, while it still improved; raise "
                 "max_iter, or tol if that is good enough.",
                 ConvergenceWarning,
                 stacklevel=3,
             )
-
-    def _progress(self):
-        return _Bar(self.max_iter) if self.verbose else _Silence()
-
-
-class _Silence:
-    def update(self, text):
-        pass
-
-    def close(self):
-        pass
-
-
-class _Bar:
-    def __init__(self, total):
-        try:
-            from tqdm.auto import tqdm
-        except ImportError:
-            raise ImportError(
-                "verbose=True shows a progress bar with tqdm: pip install 'ttexm[progress]'."
-            ) from None
-        self.bar = tqdm(total=total)
-
-    def update(self, text):
-        self.bar.set_postfix_str(text)
-        self.bar.update()
-
-    def close(self):
-        self.bar.close()

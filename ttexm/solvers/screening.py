@@ -89,15 +89,14 @@ class Screening:
         d, half = len(self.shape), self.max_order // 2
         return list(range(min(half, d // 2) or 1, max(d - half, d // 2) + 1)) if d > 1 else [0]
 
-    def look(self, residual: np.ndarray, cut: int, rows: int | None = None) -> list[Term]:
-        """Terms at a cut that the residual correlates with; with `rows`, by the first so many."""
-        rows = len(residual) if rows is None else min(rows, len(residual))
-        total = self.weights[:rows].sum()
-        weights = self.weights[:rows] / total
-        g = (weights * residual[:rows]).astype(self.dtype)
+    def look(self, residual: np.ndarray, cut: int) -> list[Term]:
+        """Terms at a cut that the residual correlates with, the most significant first."""
+        total = self.weights.sum()
+        weights = self.weights / total
+        g = (weights * residual).astype(self.dtype)
         left, right = self._sides(cut)
-        M = self._correlate(left, right, g, rows)
-        squares = weights * residual[:rows] ** 2 / total
+        M = self._correlate(left, right, g)
+        squares = weights * residual**2 / total
         deviation = float(np.sqrt(squares.sum()))
         if deviation == 0:
             return []
@@ -106,7 +105,7 @@ class Screening:
         # Only now each entry's own variance, for the rows and columns that matter.
         (a, row), (b, column) = (np.unique(side, return_inverse=True) for side in (a, b))
         some = [left[j] for j in a], [right[j] for j in b]
-        variance = self._correlate(*some, squares.astype(self.dtype), rows, power=2)
+        variance = self._correlate(*some, squares.astype(self.dtype), power=2)
         M = M[np.ix_(a, b)]
         z = M / np.sqrt(np.maximum(variance, np.finfo(self.dtype).tiny))
         found = [(i, j) for i, j in zip(row, column, strict=True) if abs(z[i, j]) > limit]
@@ -121,11 +120,11 @@ class Screening:
             if len(some[0][i]) + len(some[1][j]) > 0
         ]
 
-    def _correlate(self, left, right, g, rows, power=1):
+    def _correlate(self, left, right, g, power=1):
         """sum_s g_s A_s^power B_s^power, for the products A and B on both sides."""
         M = np.zeros((len(left), len(right)), self.dtype)
-        for start in range(0, rows, ROWS_AT_ONCE):
-            part = slice(start, min(start + ROWS_AT_ONCE, rows))
+        for start in range(0, len(g), ROWS_AT_ONCE):
+            part = slice(start, min(start + ROWS_AT_ONCE, len(g)))
             A, B = self._products(left, part) ** power, self._products(right, part) ** power
             M += (A * g[part]) @ B.T
         return M

@@ -172,9 +172,12 @@ class Sweep(Run):
         objective, samples, alpha = self.objective, self.samples, self.objective.alpha
         value = objective.value(self.f, np.sum(C**2))
         for _ in range(self.settings.newton_steps):
-            gradient = samples.gradient(objective.derivative(self.f), C.shape, k, L, R) + alpha * C
+            g, h = objective.derivative(self.f), objective.curvature(self.f)
+            if not h.any():
+                # The hinge has slopes only: taken for a squared loss, predictions move by about 1.
+                h = np.abs(g)
+            gradient = samples.gradient(g, C.shape, k, L, R) + alpha * C
             self._squared_gradients.append(np.sum(gradient**2))
-            h = objective.curvature(self.f)
             scale = self._preconditioner(h, C.shape, k, L, R)
 
             def curved(p, h=h):

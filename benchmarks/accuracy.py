@@ -1,0 +1,345 @@
+"""Accuracy and time of the default estimators, and of solvers, on the paper's data sets.
+
+``python -m benchmarks.accuracy``; data from the folder that TTEXM_DATA names, by default
+../shared/data if there is one, else downloaded. ``--only car hiv movielens synthetic harder solvers``
+for a part, ``--seeds 2`` for fewer seeds.
+"""
+
+import argparse
+import json
+import os
+import time
+import warnings
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.model_selection import StratifiedShuffleSplit
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+
+import ttexm
+from ttexm import ExMClassifier, ExMRegressor, RankOneBatch, datasets, initialize
+from ttexm.losses import Logistic
+from ttexm.objective import Objective
+from ttexm.solvers.cores import Cores
+from ttexm.solvers.riemannian import Riemannian
+from ttexm.solvers.sweeps import Sweeps
+from ttexm.trainer import Trainer
+
+from . import rivals
+from .timing import Table, describe_machine
+
+RESULTS = Path(__file__).parent / "results" / "accuracy.json"
+N_TEST = 20_000
+HIGH_CARDINALITY = 255  # levels that HistGradientBoosting takes at most
+
+
+# -- rivals ------------------------------------------------------------------------------------
+
+
+def one_hot(X):
+    """Columns for a linear model: categories as indicators, numbers as they are."""
+    categories = X.select_dtypes("category").columns.tolist()
+    encoder = OneHotEncoder(handle_unknown="ignore")
+    return ColumnTransformer([("one_hot", encoder, categories)], remainder="passthrough")
+
+
+def ordinal(X, levels):
+    """Columns for trees: categories of more than so many levels as numbers."""
+    large = [name for name in X.select_dtypes("category") if X[name].nunique() > levels]
+    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
+    return ColumnTransformer(
+        [("codes", encoder, large)], remainder="passthrough", verbose_feature_names_out=False
+    ).set_output(transform="pandas")
+
+
+def logistic_regression(X, seed):
+    return make_pipeline(one_hot(X), LogisticRegression(max_iter=2000))
+
+
+def hist_gradient_boosting(X, seed):
+    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
+    return make_pipeline(ordinal(X, HIGH_CARDINALITY), trees)
+
+
+def random_forest(X, seed):
+    return make_pipeline(ordinal(X, 0), RandomForestClassifier(n_jobs=-1, random_state=seed))
+
+
+class MyFM:
+    """myFM, a Bayesian factorization machine, on one-hot columns; settings of its examples."""
+
+    def __init__(self, X, seed):
+        self.encoder, self.seed = OneHotEncoder(handle_unknown="ignore"), seed
+
+    def fit(self, X, y):
+        import myfm
+
+        self.model = myfm.MyFMClassifier(rank=10, random_seed=self.seed)
+        self.model.fit(self.encoder.fit_transform(X), y, n_iter=200)
+        return self
+
+    def predict_proba(self, X):
+        p = self.model.predict_proba(self.encoder.transform(X))
+        return np.stack([1 - p, p], axis=1)
+
+
+RIVALS = {
+    "LogisticRegression": logistic_regression,
+    "HistGradientBoosting": hist_gradient_boosting,
+    "RandomForest": random_forest,
+}
+
+
+def exm(X, seed):
+    return ExMClassifier(random_state=seed)
+
+
+# -- data sets ---------------------------------------------------------------------------------
+
+
+def compare(title, splits, models):
+    """Mean over the splits of test AUC and log-loss, and time, of each model.
+
+    `splits` are pairs (seed, rows); rows a tuple X_train, y_train, X_test, y_test.
+    """
+    table = Table(title, ["", "AUC", "log-loss", "fit, s", "AUC by split"], [24, 9, 10, 9, 60])
+    for name, make in models.items():
+        found = []
+        for seed, (X, y, X_test, y_test) in splits:
+            model = make(X, seed)
+            start = time.perf_counter()
+            model.fit(X, y)
+            seconds = time.perf_counter() - start
+            p = model.predict_proba(X_test)[:, 1]
+            found.append((roc_auc_score(y_test, p), log_loss(y_test, p), seconds))
+        auc, loss, seconds = np.mean(found, axis=0)
+        by_split = " ".join(f"{row[0]:.4f}" for row in found)
+        table.add(
+            name, f"{auc:.4f}", f"{loss:.4f}", f"{seconds:.1f}", by_split,
+            model=name, auc=auc, log_loss=loss, seconds=seconds, splits=found,
+        )  # fmt: skip
+    return table
+
+
+def stratified(X, y, seeds):
+    """A fifth of the rows for testing, as in the paper, for each seed."""
+    for seed in seeds:
+        split = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(X, y)
+        train, test = next(split)
+        yield seed, (X.iloc[train], y[train], X.iloc[test], y[test])
+
+
+def car(n_seeds):
+    X, y = datasets.load_car(return_X_y=True, as_frame=True)
+    splits = list(stratified(X, np.asarray(y) > 0, range(n_seeds)))
+    return compare(f"Car, seeds 0 to {n_seeds - 1}", splits, {"ExMClassifier": exm} | RIVALS)
+
+
+def hiv(n_seeds):
+    X, y = datasets.load_hiv1_protease(return_X_y=True, as_frame=True)
+    splits = list(stratified(X, np.asarray(y), range(n_seeds)))
+    title = f"HIV-1 protease, seeds 0 to {n_seeds - 1}"
+    return compare(title, splits, {"ExMClassifier": exm} | RIVALS)
+
+
+def movielens(n_seeds, failed):
+    seeds, tables = (42, 0, 1)[:n_seeds], []
+    models = {"ExMClassifier": exm} | RIVALS
+    if "myfm" in failed:
+        print(f"myFM could not be installed: {failed['myfm']}")
+    else:
+        models["myFM"] = MyFM
+    for variant in ("rounded", "unrounded"):
+        X, y = datasets.load_movielens100k(variant, return_X_y=True, as_frame=True)
+        y, splits = np.asarray(y), []
+        for seed in seeds:
+            train, test = datasets.movielens_split(y, seed)
+            splits.append((seed, (X.iloc[train], y[train], X.iloc[test], y[test])))
+        title = f"MovieLens-100K, {variant} ages and years, seeds {seeds} (42: the paper's)"
+        tables.append(compare(title, splits, models))
+    return tables
+
+
+# -- the paper's synthetic data ----------------------------------------------------------------
+
+
+def interactions(seed, **settings):
+    """Training rows, test rows, the real-valued target and the labels of each."""
+    n_train = settings.pop("n_train", 100_000)
+    made = datasets.make_interactions(n_train + N_TEST, random_state=seed, **settings)
+    signs = np.where(made.target > 0, 1, -1)  # what is tested against, also where labels flip
+    train, test = slice(0, n_train), slice(n_train, None)
+    return made.data[train], made.target[train], made.labels[train], made.data[test], signs[test]
+
+
+def fit_synthetic(table, name, seed, regression, make=None, **settings):
+    X, y, labels, X_test, signs = interactions(seed, **settings)
+    make = make or (ExMRegressor if regression else ExMClassifier)
+    start = time.perf_counter()
+    model = make(random_state=seed).fit(X, y if regression else labels)
+    seconds = time.perf_counter() - start
+    f = model.predict(X_test) if regression else model.decision_function(X_test)
+    auc = roc_auc_score(signs, f)
+    chosen = f"rank {model.rank_}{', screened' if model.is_screened_ else ''}"
+    table.add(
+        name, seed, f"{auc:.4f}", f"{seconds:.0f}", chosen,
+        name=name, seed=seed, auc=auc, seconds=seconds, screened=model.is_screened_,
+    )  # fmt: skip
+
+
+COLUMNS = ["", "seed", "AUC", "fit, s", "chosen"], [52, 6, 9, 9, 24]
+
+
+def synthetic(n_seeds):
+    table = Table("Synthetic: 100 000 rows, 30 features, 20 interactions of order 6", *COLUMNS)
+    for seed in range(100, 100 + n_seeds):
+        fit_synthetic(table, "ExMRegressor on y", seed, True)
+        fit_synthetic(table, "ExMClassifier on the sign of y", seed, False)
+    X, _, labels, X_test, signs = interactions(100)
+    for name, make in RIVALS.items():
+        model = make(pd.DataFrame(X), 0)
+        start = time.perf_counter()
+        model.fit(pd.DataFrame(X), labels)
+        seconds = time.perf_counter() - start
+        auc = roc_auc_score(signs, model.predict_proba(pd.DataFrame(X_test))[:, 1])
+        name = f"{name} on the sign of y"
+        table.add(
+            name, 100, f"{auc:.4f}", f"{seconds:.0f}", "", name=name, auc=auc, seconds=seconds
+        )
+    return table
+
+
+def harder():
+    table = Table("Synthetic, harder, and without screening", *COLUMNS)
+    for name, settings in {
+        "60 features": {"n_features": 60},
+        "100 features": {"n_features": 100},
+        "interactions of order 8": {"order": 8},
+        "10 % of the labels flipped": {"flip": 0.1},
+    }.items():
+        for regression in (True, False):
+            if regression and "flip" in settings:
+                continue
+            target = "y" if regression else "the sign of y"
+            fit_synthetic(table, f"{name}, on {target}", 100, regression, **settings)
+    return table
+
+
+# -- solvers -----------------------------------------------------------------------------------
+
+
+def time_to(target, solver, W, batch, objective, most_seconds):
+    """Seconds until the objective is at most `target`, and what was reached at the end."""
+    found, start = [], time.perf_counter()
+
+    def stop(record):
+        elapsed = time.perf_counter() - start
+        if record.loss <= target and not found:
+            found.append(elapsed)
+        return bool(found) or elapsed > most_seconds
+
+    trainer = Trainer(solver, max_iter=10**9, tol=None, callbacks=[stop])
+    trainer.run(W, batch, objective)
+    return (found[0] if found else np.inf), trainer.history[-1].loss, len(trainer.history)
+
+
+def solvers(most_seconds):
+    tables = []
+    hiv, car = datasets.load_hiv1_protease(return_X_y=True), datasets.load_car(return_X_y=True)
+    for name, (X, y), target, step in (("Car", car, 1e-6, 40.0), ("HIV", hiv, 1e-4, 800.0)):
+        table = Table(
+            f"{name}, r = 4, lambda = 0: time to training loss {target:g} (at most {most_seconds} s)",
+            ["", "start", "seconds", "iterations", "loss at end"],
+            [42, 16, 12, 12, 14],
+        )
+        train, _ = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(X, y))
+        X, y = X[train], np.where(y[train] > 0, 1.0, -1.0)
+        # As the paper has them: a column of 0 and 1 for each level.
+        columns = OneHotEncoder(sparse_output=False).fit_transform(X)
+        batch = RankOneBatch.from_columns(columns)
+        objective = Objective(Logistic(), y, np.ones(len(y)), 0.0)
+        rng = np.random.default_rng(0)
+        linear = initialize.linear(batch, replace(objective, alpha=1e-3))
+        starts = {
+            "linear": initialize.padded(linear, 4, 0.02, rng),
+            "random linear": initialize.padded(
+                initialize.random_linear(batch, 0.1, rng), 4, 0.02, rng
+            ),
+            "Gaussian": initialize.gaussian(batch.shape, 4, 0.1, rng),
+        }
+        cases = {
+            "sweeps": Sweeps(),
+            f"Riemannian GD, step {step:g} (paper)": Riemannian("sgd", step),
+            "Riemannian CG, exact line search": Riemannian("cg"),
+            "core GD": Cores("sgd"),
+            "core Adam": Cores("adam"),
+        }
+        for what, solver in cases.items():
+            for start, W in starts.items():
+                if start != "linear" and what not in ("sweeps", list(cases)[1], "core GD"):
+                    continue
+                Trainer(solver, max_iter=2, tol=None).run(W, batch, objective)  # warm up
+                seconds, loss, n_iter = time_to(target, solver, W, batch, objective, most_seconds)
+                shown = f"{seconds:.3f}" if np.isfinite(seconds) else f"> {most_seconds}"
+                table.add(
+                    what, start, shown, n_iter, f"{loss:.2e}",
+                    solver=what, start=start, seconds=seconds, loss=loss,
+                )  # fmt: skip
+        tables.append(table)
+    return tables
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", metavar="NAME", help="some of the tables; no file")
+    parser.add_argument("--seeds", type=int, default=5, help="splits or data sets, at most")
+    parser.add_argument("--seconds", type=int, default=30, help="for a solver, at most")
+    arguments = parser.parse_args()
+    shared = Path(__file__).parents[2] / "shared" / "data"
+    if shared.exists():
+        os.environ.setdefault("TTEXM_DATA", str(shared))
+    warnings.filterwarnings("ignore")
+    failed = rivals.install(["myfm"])
+    machine = describe_machine("scikit-learn", "myfm")
+    print(
+        "ttexm",
+        ttexm.__version__,
+        *(f"{name} {value}" for name, value in machine.items()),
+        sep=" | ",
+    )
+    warm_up()
+    n = arguments.seeds
+    benchmarks = {
+        "car": lambda: [car(n)],
+        "hiv": lambda: [hiv(n)],
+        "movielens": lambda: movielens(n, failed),
+        "synthetic": lambda: [synthetic(n)],
+        "harder": lambda: [harder()],
+        "solvers": lambda: solvers(arguments.seconds),
+    }
+    tables = [table for name in arguments.only or benchmarks for table in benchmarks[name]()]
+    if arguments.only:
+        return
+    RESULTS.parent.mkdir(exist_ok=True)
+    results = {"machine": machine, "tables": {table.title: table.rows for table in tables}}
+    RESULTS.write_text(json.dumps(results, indent=1, default=float))
+    print(f"\nwritten to {RESULTS}")
+
+
+def warm_up():
+    """Have all kernels compiled, or loaded, before anything is timed."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.random(6000), "color": pd.Categorical(rng.integers(0, 3, 6000))})
+    for rows in (500, 6000):  # float64, float32
+        ExMClassifier(random_state=0).fit(X[:rows], rng.random(rows) > 0.5)
+
+
+if __name__ == "__main__":
+    main()
