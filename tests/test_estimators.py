@@ -6,9 +6,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
+from sklearn.metrics import log_loss
 
 from ttexm import ExMClassifier, ExMRegressor, TTTensor
 from ttexm.features import Polynomial, Trigonometric
+from ttexm.losses import Logistic
+from ttexm.solvers import named
+from ttexm.solvers.riemannian import Riemannian
 
 RNG = np.random.default_rng(0)
 X = RNG.choice([-1.0, 1.0], (1200, 8))
@@ -112,6 +116,126 @@ def test_early_stopping_keeps_the_best_on_the_held_out_rows():
     assert all(np.isfinite(record.metric) for record in stopped.history_)
 
 
+GIVEN = {"rank": 4, "alpha": 1e-5, "order_scale": 1.0, "random_state": 0}
+
+
+@pytest.mark.parametrize("solver", [*named.NAMED, Riemannian("cg", line_search="armijo")])
+@pytest.mark.filterwarnings("ignore:Training stopped at max_iter")  # descent on cores is slow
+def test_every_solver_learns(solver):
+    y = X[:, 0] * X[:, 1] + X[:, 2]
+    model = ExMRegressor(solver=solver, tol=1e-3, **GIVEN).fit(X, y)
+    assert model.score(X, y) > 0.95
+    # .. also columns of categories, and several classes
+    frame = pd.DataFrame({"a": pd.Categorical(X[:, 0]), "b": X[:, 1]})
+    labels = np.where(X[:, 0] * X[:, 1] > 0, "same", np.where(X[:, 0] > 0, "a", "b"))
+    model = ExMClassifier(solver=solver, tol=1e-2, **GIVEN)
+    assert model.fit(frame, labels).score(frame, labels) > 0.95
+
+
+def test_what_is_given_is_fixed_and_the_rest_is_searched_for():
+    y = PRODUCT + 0.1 * RNG.standard_normal(1200)
+    model = ExMRegressor(alpha=1e-3, random_state=0).fit(X, y)
+    assert model.alpha_ == pytest.approx(1e-3)
+    model = ExMRegressor(order_scale=0.5, max_order=0, random_state=0).fit(X, y)
+    assert model.order_scale_ == 0.5
+    model = ExMRegressor(rank=3, random_state=0).fit(X, y)
+    assert model.rank_ == model.weights_.rank == 3
+    assert ExMRegressor(rank=1, random_state=0).fit(X, y).rank_ == 1
+
+
+def test_products_of_a_given_rank_can_be_looked_for():
+    plain = ExMRegressor(init="linear", tol=1e-2, **GIVEN).fit(X[:600], PRODUCT[:600])
+    assert not plain.is_screened_
+    model = ExMRegressor(init="screened", tol=1e-2, **GIVEN).fit(X[:600], PRODUCT[:600])
+    assert model.is_screened_
+    assert model.score(X[600:], PRODUCT[600:]) > 0.99
+    assert model.n_iter_ < 10
+
+
+def test_an_eval_set_stops_training():
+    y = np.where(X[:, 0] + RNG.standard_normal(1200) > 0, "yes", "no")
+    settings = GIVEN | {"rank": 8, "alpha": 0.0}
+    model = ExMClassifier(n_iter_no_change=3, **settings)
+    model.fit(X[:300], y[:300], eval_set=(X[300:], y[300:]))
+    metrics = [record.metric for record in model.history_]
+    assert len(metrics) < model.max_iter
+    # The best model is kept, not the last; the start counts.
+    reached = log_loss(y[300:], model.predict_proba(X[300:]), labels=model.classes_)
+    assert reached <= min(metrics) + 1e-12
+    with pytest.raises(ValueError, match=r"y of eval_set must have classes of .* got 'perhaps'"):
+        model.fit(X, y, eval_set=(X[:2], ["yes", "perhaps"]))
+    with pytest.raises(ValueError, match=r"eval_set must be a pair \(X, y\), got ndarray"):
+        model.fit(X, y, eval_set=X)
+    regressor = ExMRegressor(n_iter_no_change=3, **settings)
+    regressor.fit(X[:300], PRODUCT[:300], eval_set=[(X[300:], PRODUCT[300:])])
+    assert np.isfinite(regressor.history_[0].metric)
+
+
+def test_a_warm_start_goes_on():
+    y = X[:, 0] * X[:, 1] + X[:, 2] * X[:, 3] * X[:, 4]
+    model = ExMRegressor(max_iter=1, warm_start=True, init="random_linear", **GIVEN)
+    losses = []
+    for _ in range(8):
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X, y)
+        losses.append(model.history_[-1].loss)
+    assert np.all(np.diff(losses) <= 1e-12)
+    assert losses[-1] < 0.5 * losses[0]
+    # A given alpha comes before that of the last fit.
+    with pytest.warns(ConvergenceWarning):
+        assert model.set_params(alpha=1e-2).fit(X, y).alpha_ == pytest.approx(1e-2)
+
+
+def test_partial_fits_learn_from_all_parts():
+    y = np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, "yes", "no")
+    model = ExMClassifier(batch_size=20, tol=1e-2, **GIVEN)
+    assert model.partial_fit(X[:60], y[:60], classes=["no", "yes"]).n_iter_ >= 1
+    early = log_loss(y[600:], model.predict_proba(X[600:]))
+    for start in range(60, 600, 60):
+        model.partial_fit(X[start : start + 60], y[start : start + 60])
+    assert log_loss(y[600:], model.predict_proba(X[600:])) < early
+    with pytest.raises(ValueError, match="classes must be those of the first call"):
+        model.partial_fit(X[:60], y[:60], classes=["a", "b"])
+    with pytest.raises(ValueError, match="give all of them as `classes`"):
+        ExMClassifier().partial_fit(X[:3], ["yes"] * 3)
+    regressor = ExMRegressor(tol=1e-2, **GIVEN)
+    for start in range(0, 600, 100):
+        regressor.partial_fit(X[start : start + 100], PRODUCT[start : start + 100])
+    assert regressor.predict(X).shape == (1200,)
+
+
+@pytest.mark.parametrize("loss", ["hinge", "squared_hinge", "logistic", Logistic()])
+def test_losses_of_classes(loss):
+    y = np.where(X[:, 0] * X[:, 1] > 0, "same", np.where(X[:, 0] > 0, "a", "b"))
+    model = ExMClassifier(loss=loss, tol=1e-2, **GIVEN)
+    for labels in (y, y == "same"):
+        model.fit(X, labels)
+        assert model.score(X, labels) > 0.99
+        if hasattr(model, "predict_proba"):
+            assert_allclose(model.predict_proba(X).sum(axis=1), 1)
+
+
+def test_counts():
+    rate = np.exp(0.5 * X[:, 0] * X[:, 1] + 1)
+    counts = np.random.default_rng(0).poisson(rate)
+    model = ExMRegressor(loss="poisson", random_state=0).fit(X, counts)
+    assert_allclose(model.predict(X), rate, rtol=0.3)
+
+
+def test_an_overflow_keeps_the_model_finite():
+    model = ExMRegressor(solver="riemannian", learning_rate=1e200, batch_size=None, **GIVEN)
+    with pytest.warns(ConvergenceWarning, match="overflowed in iteration"):
+        model.fit(X, PRODUCT)
+    assert np.isfinite(model.predict(X)).all()
+
+
+def test_a_progress_bar_is_shown(capsys):
+    ExMClassifier(verbose=1, random_state=0).fit(X[:100], PRODUCT[:100])
+    shown = capsys.readouterr().err
+    assert "choosing settings" in shown
+    assert "loss" in shown
+
+
 def test_columns_can_have_maps():
     hour = RNG.uniform(0, 24, 600)
     y = np.sin(2 * np.pi * hour / 24) * X[:600, 0]
@@ -125,9 +249,18 @@ CASES = [
     ({"alpha": -1.0}, "alpha must be 'auto' or at least 0, got -1.0."),
     ({"order_scale": 0.0}, "order_scale must be 'auto' or positive, got 0.0."),
     ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0."),
-    ({"solver": "newton"}, "solver must be one of auto, sweeps, two_site, got 'newton'."),
+    ({"solver": "newton"}, "solver must be one of 'auto', 'sweeps', 'two_site', 'riemannian', "),
+    ({"batch_size": 0}, "batch_size must be 'auto', an integer of at least 1, or None for all"),
+    ({"learning_rate": 0.0}, "learning_rate must be 'auto' or positive, got 0.0."),
+    ({"validation_fraction": 1.0}, "validation_fraction must be in (0, 1), got 1.0."),
+    ({"n_iter_no_change": 0}, "n_iter_no_change must be an integer of at least 1, got 0."),
+    ({"max_order": -1}, "max_order must be an integer of at least 0, got -1."),
+    ({"tol": -1.0}, "tol must be at least 0, got -1.0."),
     ({"loss": "huber"}, "loss must be one of 'squared', 'logistic'"),
-    ({"init": "zeros"}, "init must be one of auto, linear, random_linear, gaussian, or a TTTensor"),
+    (
+        {"init": "zeros"},
+        "init must be one of auto, linear, screened, random_linear, gaussian, or a",
+    ),
     ({"features": 3}, "features must be 'auto', a FeatureMap, or a dict of them by column, got 3."),
     ({"device": "tpu"}, "device must be 'auto' or 'cpu', got 'tpu'."),
 ]

@@ -150,7 +150,7 @@ class _ExM(BaseEstimator):
             problem, validation = self._hold_out(problem, rng)
         if is_first:
             choice = self._choose(problem, rng)
-            self.rank_, self.order_scale_ = choice.rank, choice.order_scale
+            self.order_scale_ = choice.order_scale
             self.is_screened_, self.is_linear_ = choice.is_screened, choice.is_linear
             W = self._start(problem, choice, rng)
         else:
@@ -160,7 +160,7 @@ class _ExM(BaseEstimator):
         if not choice.is_linear:
             W = self._train(W, problem, validation, choice, rng)
         self.n_iter_ = max(1, len(self.history_))
-        self.weights_, self.loss_ = W, loss
+        self.weights_, self.rank_, self.loss_ = W, W.rank, loss
         if is_first:
             self.feature_map_.order_scale *= choice.order_scale
         return self
@@ -217,7 +217,8 @@ class _ExM(BaseEstimator):
     def _start(self, problem, choice, rng) -> TTTensor:
         d, s = problem.batch.ndim, choice.order_scale
         if isinstance(self.init, TTTensor):
-            return initialize.padded(self.init, choice.rank, selection.PADDING, rng)
+            rank = max(choice.rank, self.init.rank) if _is_auto(self.rank) else choice.rank
+            return initialize.padded(self.init, rank, selection.PADDING, rng)
         if self.init in ("random_linear", "gaussian"):
             batch = problem.features(s)
             if self.init == "gaussian":
@@ -239,9 +240,9 @@ class _ExM(BaseEstimator):
         The feature map has the order scale of that fit already.
         """
         alpha = self.alpha_ if _is_auto(self.alpha) else self.alpha
-        self.rank_ = self.rank_ if _is_auto(self.rank) else self.rank
-        choice = Choice(alpha * problem.size, 1.0, self.rank_, self.max_iter)
-        return choice, initialize.padded(self.weights_, self.rank_, selection.PADDING, rng)
+        rank = self.rank_ if _is_auto(self.rank) else self.rank
+        choice = Choice(alpha * problem.size, 1.0, rank, self.max_iter)
+        return choice, initialize.padded(self.weights_, rank, selection.PADDING, rng)
 
     def _train(self, W, problem, validation, choice, rng) -> TTTensor:
         s, metric = choice.order_scale, None
@@ -277,10 +278,9 @@ class _ExM(BaseEstimator):
         if not hasattr(self, "weights_"):
             self._fit(X, y, weights, loss)
             # What comes later may need more than the first rows did.
-            self.rank_ = max(self.rank_, selection.RANKS[0]) if _is_auto(self.rank) else self.rank
-            self.weights_ = initialize.padded(
-                self.weights_, self.rank_, selection.PADDING, self._rng()
-            )
+            rank = max(self.rank_, selection.RANKS[0]) if _is_auto(self.rank) else self.rank
+            self.weights_ = initialize.padded(self.weights_, rank, selection.PADDING, self._rng())
+            self.rank_ = self.weights_.rank
             return self
         self._check_parameters()
         problem = self._problem(X, y, weights, loss)
@@ -473,12 +473,14 @@ class ExMClassifier(ClassifierMixin, _ExM):
                 )
         elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
-                f"classes must be those of the first call, {self.classes_!r}, got {classes!r}."
+                f"classes must be those of the first call, {self.classes_.tolist()}, "
+                f"got {classes!r}."
             )
         weights = _weights(sample_weight, X, len(y)) * self._class_weights(y)
         return self._partial_fit(X, self._encode(y, "y"), weights, self._loss())
 
     def _labels(self, X, y):
+        _require(self, y)
         y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
         if y.dtype.kind == "f":
@@ -493,7 +495,8 @@ class ExMClassifier(ClassifierMixin, _ExM):
         strange = np.setdiff1d(y, self.classes_)
         if len(strange):
             raise ValueError(
-                f"{name} must have classes of {self.classes_!r} only, got {strange[0]!r}."
+                f"{name} must have classes of {self.classes_.tolist()} only, "
+                f"got {strange.tolist()[0]!r}."
             )
 
     def _loss(self):
@@ -521,7 +524,8 @@ class ExMClassifier(ClassifierMixin, _ExM):
     @available_if(_has_probabilities)
     def predict_proba(self, X):
         """Return the probability of each class; not for losses that know none, as the hinge."""
-        p = self.loss_.predict(self._raw(X))
+        f = self._raw(X)
+        p = self.loss_.predict(f)
         return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p / p.sum(axis=1, keepdims=True)
 
 
@@ -578,6 +582,7 @@ class ExMRegressor(RegressorMixin, _ExM):
         return losses.get("squared" if _is_auto(self.loss) else self.loss)
 
     def _targets(self, X, y):
+        _require(self, y)
         y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -616,6 +621,12 @@ def _pair(eval_set):
     if not isinstance(eval_set, tuple) or len(eval_set) != 2:
         raise ValueError(f"eval_set must be a pair (X, y), got {type(eval_set).__name__}.")
     return eval_set
+
+
+def _require(estimator, y):
+    if y is None:
+        name = type(estimator).__name__
+        raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None")
 
 
 def _is_auto(value) -> bool:

@@ -13,6 +13,8 @@ from .batch import RankOneBatch
 from .objective import Objective
 from .tensor import TTTensor
 
+FEW_COLUMNS = 300  # up to which a linear model is solved to the last digit
+
 
 def additive(weights: list[np.ndarray], intercept, ones: list[np.ndarray]) -> TTTensor:
     """Return the tensor of ``intercept + sum_k <weights[k], phi_k>``.
@@ -106,7 +108,14 @@ def fit_linear(design, objective: Objective) -> np.ndarray:
         options = {"method": "trust-ncg", "hessp": product, "options": {"gtol": 1e-6}}
     else:
         options = {"method": "L-BFGS-B", "options": {"gtol": 1e-6, "ftol": 1e-12}}
-    return optimize.minimize(value, start, jac=True, **options).x.reshape(shape)
+    w = optimize.minimize(value, start, jac=True, **options).x
+    if "hessp" in options and len(w) <= FEW_COLUMNS:
+        # A full Newton step: rounding alone is left, and equal problems have equal solutions.
+        h, dense = objective.curvature(predict(w)), design.toarray()
+        hessian = dense.T @ (h[:, None] * dense) + objective.alpha * np.eye(len(w))
+        newton = w - np.linalg.lstsq(hessian, value(w)[1], rcond=None)[0]
+        w = newton if value(newton)[0] <= value(w)[0] else w
+    return w.reshape(shape)
 
 
 def constant_of(batch: RankOneBatch, k: int) -> np.ndarray:
@@ -147,13 +156,13 @@ def low_order(shape: tuple[int, ...], rank: int, scale: float, rng) -> TTTensor:
 
 
 def padded(W: TTTensor, rank: int, scale: float, rng) -> TTTensor:
-    """Return W plus a small low-order tensor that fills its ranks up to `rank`.
+    """Return W at the given rank: plus a small low-order tensor, or rounded if it has a higher one.
 
     The addition has `scale` times the norm of W (or the norm `scale`, if W is zero).
     """
     extra = rank - W.rank
     if extra <= 0:
-        return W
+        return W.round(rank=rank) if extra < 0 else W
     noise = low_order(W.shape, extra, 0.3, rng)
     size = W.norm() or 1.0
     return W + noise * (scale * size / noise.norm())

@@ -28,6 +28,7 @@ PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 ORDER_SCALES = (0.05, 0.1, 0.2, 0.4, 1.0)
 RANKS = (4, 8, 16)
 MOST_ROWS = 20_000
+ROWS_A_RANK = 50
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
 HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 4
@@ -147,6 +148,10 @@ class Selection:
         self.order_scales = sorted(order_scales)
         # A shape allows no more than this: a higher rank would be the same model again.
         most = max(check_ranks(problem.features(1.0).shape, max(ranks)))
+        if len(ranks) > 1:
+            # Nor do few rows tell more than a few interactions apart; but a linear model must fit.
+            most = min(most, max(min(ranks), len(problem) // ROWS_A_RANK, problem.n_outputs + 1))
+            ranks = [max(rank, problem.n_outputs + 1) for rank in ranks]
         self.ranks = sorted({min(rank, most) for rank in ranks})
         self.max_iter, self.max_order = min(max_iter, MOST_SWEEPS), max_order
         self.folds = make_folds(problem, rng)
@@ -228,7 +233,7 @@ class Selection:
                 run.iterate()
             scores = [fold.score(run.tensor(), s) for fold, run in zip(folds, runs, strict=True)]
             curve.append(scores)
-            if np.mean(scores) < np.mean(curve[best]):
+            if _rounded(np.mean(scores)) < _rounded(np.mean(curve[best])):
                 best = n_iter
             elif n_iter - best >= PATIENCE:
                 break
@@ -261,7 +266,12 @@ class Selection:
 
 
 def _score(choice):
-    return choice.score
+    return _rounded(choice.score)
+
+
+def _rounded(score):
+    """A score without its last digits, so that rounding decides nothing: of equals, the first."""
+    return float(f"{score:.9g}")
 
 
 def start(linear: TTTensor, choice: Choice, problem: Problem, rng=None) -> TTTensor:

@@ -58,31 +58,32 @@ class Screening:
         self.shape, self.weights = batch.shape, weights
         self.dtype = np.float32 if len(batch) > FEW_ROWS else np.float64
         total = weights.sum()
-        weights = weights / total
+        shares = weights / total
         self.max_order, self.max_products = max_order, max_products
-        self.owner, self.slot, columns = [], [], []
-        self.center, self.spread = [], []
-        for k, n in enumerate(batch.shape):
-            vectors = batch.vectors(k)
-            if not (vectors[:, 0] == 1).all():
+        owner, slot, center, spread, functions = [], [], [], [], []
+        for k in range(batch.ndim):
+            matrix = batch.matrix(k).tocsc()
+            if not (matrix[:, [0]].toarray() == 1).all():
                 raise ValueError(
                     f"Column {k} has no constant in slot 0: products of some of the columns "
                     "cannot be told from those of all."
                 )
-            for i in range(1, n):
-                mean = float(weights @ vectors[:, i])
-                squares = (vectors[:, i] - mean) ** 2
-                spread = float(np.sqrt(weights @ squares))
-                # 1 / kurtosis is about the share of the rarer value of a function with two.
-                share = spread**4 / max(weights @ squares**2, 1e-300)
-                if spread > 1e-6 * max(1e-300, abs(mean)) and share * total >= FEWEST:
-                    self.owner.append(k)
-                    self.slot.append(i)
-                    self.center.append(mean)
-                    self.spread.append(spread)
-                    columns.append(((vectors[:, i] - mean) / spread).astype(self.dtype))
-        self.functions = np.array(columns).reshape(len(columns), len(batch))
-        self.owner = np.array(self.owner, int)
+            # Rare levels first, while they are sparse: there may be a great many of them.
+            slots = 1 + np.flatnonzero(((matrix != 0).T @ weights)[1:] >= FEWEST)
+            values = matrix[:, slots].toarray()
+            mean = shares @ values
+            values -= mean
+            variance = shares @ values**2
+            # 1 / kurtosis is about the share of the rarer value of a function with two.
+            rare = variance**2 / np.maximum(shares @ values**4, 1e-300)
+            kept = (np.sqrt(variance) > 1e-6 * np.abs(mean)) & (rare * total >= FEWEST)
+            owner += [k] * kept.sum()
+            slot += slots[kept].tolist()
+            center += mean[kept].tolist()
+            spread += np.sqrt(variance[kept]).tolist()
+            functions.append((values[:, kept] / np.sqrt(variance[kept])).T.astype(self.dtype))
+        self.owner, self.slot = np.array(owner, int), slot
+        self.center, self.spread, self.functions = center, spread, np.vstack(functions)
 
     def cuts(self) -> list[int]:
         """The cuts of the train at which a term of the highest order can be halved."""

@@ -1,8 +1,10 @@
 """Sweeps: one core, or a pair of neighbours, at a time, in the orthogonal gauge.
 
 With all other cores orthogonal the prediction is linear in the center core C, |W| = |C|, and the
-local objective is as convex as the loss: truncated Newton-CG solves it, without a learning rate. A
-pair of cores is solved as one, then split by an SVD, which finds the rank of the bond between them.
+local objective is as convex as the loss: truncated Newton-CG solves it, without a learning rate; of
+few samples, dense linear algebra does, as there a truncated solution amplifies the noise of
+rounding. A pair of cores is solved as one, then split by an SVD, which finds the rank of the bond
+between them.
 """
 
 from dataclasses import dataclass
@@ -16,6 +18,8 @@ from ..kernels.workspace import aligned
 from ..objective import Objective
 from ..tensor import TTTensor
 from .base import Run, Solver
+
+FEW_SAMPLES = 256  # up to which local problems are solved exactly
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ class Sweep(Run):
         self.settings = settings or Settings()
         dtype = np.dtype(dtype or batch.dtype)
         self.samples = device.get("cpu").Samples(batch.astype(dtype)._batch, len(batch), dtype)
+        is_small = 0 < len(batch) <= FEW_SAMPLES
+        self.vectors = [batch.vectors(k) for k in range(batch.ndim)] if is_small else None
         self.cores = [
             np.array(core.transpose(1, 0, 2))
             for core in W.astype(np.float64).orthogonalize(0).cores
@@ -178,12 +184,10 @@ class Sweep(Run):
                 h = np.abs(g)
             gradient = samples.gradient(g, C.shape, k, L, R) + alpha * C
             self._squared_gradients.append(np.sum(gradient**2))
-            scale = self._preconditioner(h, C.shape, k, L, R)
-
-            def curved(p, h=h):
-                return samples.product(p, h, k, L, R) + alpha * p
-
-            step = self._conjugate_gradients(curved, -gradient, scale)
+            if self.vectors is None:
+                step = self._truncated_step(gradient, h, k, L, R)
+            else:
+                step = self._exact_step(C, g, h, k, L, R)
             slope = np.sum(gradient * step)
             if not slope < 0:
                 break
@@ -200,6 +204,27 @@ class Sweep(Run):
                 break
             C, self.f, value = new, f, new_value
         return C
+
+    def _truncated_step(self, gradient, h, k, L, R):
+        def curved(p):
+            return self.samples.product(p, h, k, L, R) + self.objective.alpha * p
+
+        scale = self._preconditioner(h, gradient.shape, k, L, R)
+        return self._conjugate_gradients(curved, -gradient, scale)
+
+    def _exact_step(self, C, g, h, k, L, R):
+        """To the minimum of ``sum_s h_s (f_s - z_s)^2 + alpha |C|^2`` with z = f - g / h."""
+        n, r0, r1 = C.shape
+        A = np.einsum("si,sa,sb->siab", self.vectors[k], self._rows(L, r0), self._rows(R, r1))
+        h = np.maximum(h, 1e-8 * h.mean() + 1e-300)
+        A = np.sqrt(h)[:, None] * A.reshape(len(h), -1)
+        b = A @ C.reshape(-1) - g / np.sqrt(h)
+        alpha = max(self.objective.alpha, 1e-12 * np.sum(A**2) / A.shape[1], 1e-300)
+        if len(A) < A.shape[1]:
+            found = A.T @ np.linalg.solve(A @ A.T + alpha * np.eye(len(A)), b)
+        else:
+            found = np.linalg.solve(A.T @ A + alpha * np.eye(A.shape[1]), A.T @ b)
+        return found.reshape(C.shape) - C
 
     def _conjugate_gradients(self, curved, b, scale):
         """An approximate solution of curved(x) = b."""
@@ -233,6 +258,11 @@ class Sweep(Run):
         counts[1 if self.samples.kinds[k] == CATEGORY else 0 :] *= self.samples.scales[k]
         floor = 1e-6 * max(counts.max(), 1e-300)
         return np.maximum(counts, floor) + self.objective.alpha
+
+    def _rows(self, P, r):
+        """Partial products as an array (m, r)."""
+        blocks = P.reshape(-1, r, self.samples.block).transpose(0, 2, 1)
+        return blocks.reshape(-1, r)[: self.samples.m]
 
     def _squares(self, P, r):
         rows = P.reshape(-1, r, self.samples.block)
