@@ -1,8 +1,8 @@
 """Accuracy and time of the default estimators, and of solvers, on the paper's data sets.
 
 ``python -m benchmarks.accuracy``; data from the folder that TTEXM_DATA names, by default
-../shared/data if there is one, else downloaded. ``--only car hiv movielens synthetic harder solvers``
-for a part, ``--seeds 2`` for fewer seeds.
+../shared/data if there is one, else downloaded. ``--only car hiv movielens synthetic harder
+solvers`` for a part, ``--seeds 2`` for fewer seeds.
 """
 
 import argparse
@@ -255,7 +255,7 @@ def solvers(most_seconds):
     hiv, car = datasets.load_hiv1_protease(return_X_y=True), datasets.load_car(return_X_y=True)
     for name, (X, y), target, step in (("Car", car, 1e-6, 40.0), ("HIV", hiv, 1e-4, 800.0)):
         table = Table(
-            f"{name}, r = 4, lambda = 0: time to training loss {target:g} (at most {most_seconds} s)",
+            f"{name}, r = 4, lambda = 0: time to training loss {target:g}",
             ["", "start", "seconds", "iterations", "loss at end"],
             [42, 16, 12, 12, 14],
         )

@@ -188,7 +188,8 @@ def test_a_warm_start_goes_on():
 
 def test_partial_fits_learn_from_all_parts():
     y = np.where(X[:, 0] * X[:, 1] + 0.5 * X[:, 2] > 0, "yes", "no")
-    model = ExMClassifier(batch_size=20, tol=1e-2, **GIVEN)
+    settings = GIVEN | {"alpha": 1e-2}
+    model = ExMClassifier(batch_size=20, **settings)
     assert model.partial_fit(X[:60], y[:60], classes=["no", "yes"]).n_iter_ >= 1
     early = log_loss(y[600:], model.predict_proba(X[600:]))
     for start in range(60, 600, 60):
@@ -198,7 +199,7 @@ def test_partial_fits_learn_from_all_parts():
         model.partial_fit(X[:60], y[:60], classes=["a", "b"])
     with pytest.raises(ValueError, match="give all of them as `classes`"):
         ExMClassifier().partial_fit(X[:3], ["yes"] * 3)
-    regressor = ExMRegressor(tol=1e-2, **GIVEN)
+    regressor = ExMRegressor(**settings)
     for start in range(0, 600, 100):
         regressor.partial_fit(X[start : start + 100], PRODUCT[start : start + 100])
     assert regressor.predict(X).shape == (1200,)

@@ -88,8 +88,13 @@ def read_only(A):
 
 @pytest.mark.parametrize(
     "form",
-    [np.asfortranarray, read_only, lambda A: np.repeat(A, 2, axis=1)[:, ::2], pd.DataFrame]
-    + [lambda A: pl.DataFrame(A, schema=["a", "b", "c", "d"])],
+    [
+        np.asfortranarray,
+        read_only,
+        lambda A: np.repeat(A, 2, axis=1)[:, ::2],
+        pd.DataFrame,
+        lambda A: pl.DataFrame(A, schema=["a", "b", "c", "d"]),
+    ],
     ids=["Fortran", "read-only", "view", "pandas", "polars"],
 )
 def test_the_form_of_a_table_does_not_matter(form):

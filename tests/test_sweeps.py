@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose
 from ttexm import Manifold, RankOneBatch, TTTensor
 from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
 from ttexm.objective import Objective
-from ttexm.solvers.sweeps import Settings, Sweep
+from ttexm.solvers.sweeps import FEW_SAMPLES, Settings, Sweep, _qr
 
 
 def batch_of(rng, m=400):
@@ -140,3 +140,42 @@ def test_an_offset_is_added_to_the_predictions():
     shifted = Objective(Squared(), objective.y + 3, objective.weights.reshape(-1), 1e-3, offset=3.0)
     one, other = Sweep(W, batch, objective), Sweep(W, batch, shifted)
     assert_allclose(one.one_site(), other.one_site(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("m", [1, 5, 40, FEW_SAMPLES])
+@pytest.mark.parametrize("sites", [1, 2])
+def test_local_problems_of_few_samples_are_solved_exactly(m, sites):
+    W, batch, objective = problem(Squared(), m=m)
+    sweep = Sweep(W, batch, objective)
+    assert sweep.vectors is not None
+    for _ in range(2):
+        sweep.one_site() if sites == 1 else sweep.two_site(max_rank=50)
+        # The first core was solved last: the dense gradient in it is zero.
+        center = sweep.tensor().orthogonalize(0)
+        g = objective.derivative(center.contract(batch))
+        gradient = center.core_gradient(batch, g)[0] + objective.alpha * center.cores[0]
+        assert_allclose(gradient, 0, atol=1e-10)
+
+
+def test_few_samples_without_a_penalty_are_interpolated():
+    W, batch, objective = problem(Squared(), m=20, alpha=0.0)
+    sweep = Sweep(W, batch, objective)
+    for _ in range(3):
+        sweep.one_site()
+    assert sweep.value < 1e-12
+    assert np.isfinite(sweep.tensor().norm())
+
+
+@pytest.mark.parametrize("rows", [6, 96, 4000])
+@pytest.mark.parametrize("flaw", ["none", "repeated", "zero", "tiny"])
+def test_orthogonal_factors(rows, flaw):
+    A = np.random.default_rng(0).standard_normal((rows, 6))
+    if flaw == "repeated":
+        A[:, 1] = A[:, 0]
+    elif flaw == "zero":
+        A[:] = 0
+    elif flaw == "tiny":
+        A[:, 2] *= 1e-9
+    Q, R = _qr(A)
+    assert_allclose(Q.T @ Q, np.eye(6), atol=1e-12)
+    assert_allclose(Q @ R, A, atol=1e-12)

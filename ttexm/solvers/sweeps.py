@@ -214,7 +214,7 @@ class Sweep(Run):
 
     def _exact_step(self, C, g, h, k, L, R):
         """To the minimum of ``sum_s h_s (f_s - z_s)^2 + alpha |C|^2`` with z = f - g / h."""
-        n, r0, r1 = C.shape
+        _, r0, r1 = C.shape
         A = np.einsum("si,sa,sb->siab", self.vectors[k], self._rows(L, r0), self._rows(R, r1))
         h = np.maximum(h, 1e-8 * h.mean() + 1e-300)
         A = np.sqrt(h)[:, None] * A.reshape(len(h), -1)
