@@ -1,13 +1,17 @@
-"""A tour of the algebra on tensors of 2^160 entries: ``python -m ttexm``."""
+"""The paper's synthetic data, small: find the products that decide a label. ``python -m ttexm``."""
 
+import importlib.util
 import time
 
 import numpy as np
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
-from . import Manifold, RankOneBatch, TTTensor, __version__, get_num_threads
+from . import ExMClassifier, __version__, get_num_threads
+from .datasets import make_interactions
 
-D, RANK, SAMPLES, STEPS = 160, 4, 5000, 40
-INTERACTIONS = {(3, 17, 90): 1.0, (40, 41): -2.0, (60, 100, 120, 159): 0.5}
+TRAIN, TEST, FEATURES, INTERACTIONS, ORDER = 20_000, 10_000, 20, 8, 6
 
 
 def main() -> None:
@@ -15,79 +19,55 @@ def main() -> None:
         f"ttexm {__version__}, {get_num_threads()} threads. The first run on a machine takes about"
     )
     print("a minute longer: kernels are compiled where they are first used, and kept.\n")
-    show_algebra()
-    show_learning()
+    made = make_interactions(TRAIN + TEST, FEATURES, INTERACTIONS, ORDER, random_state=0)
+    X, y = made.data, made.labels
+    print(f"{TRAIN} rows of {FEATURES} features, each -1 or 1. The label is the sign of a sum of")
+    print(f"{INTERACTIONS} products of {ORDER} features, out of {2**FEATURES} products there are.\n")
+    warm_up()
+    model = ExMClassifier(random_state=0, verbose=has_tqdm())
+    rivals = [LogisticRegression(), HistGradientBoostingClassifier(random_state=0)]
+    rows = [compare(rival, X, y) for rival in (model, *rivals)]
+    print(f"\n{'':<34}{'AUC on new rows':>16}{'seconds':>10}")
+    for name, auc, seconds in rows:
+        print(f"  {name:<32}{auc:>16.4f}{seconds:>10.1f}")
+    show_weights(model, made.interactions)
 
 
-def show_algebra() -> None:
-    W, Z = (TTTensor.random((2,) * D, RANK, seed) for seed in (0, 1))
-    W, Z = W / W.norm(), Z / Z.norm()
-    print(f"Two tensors W and Z of 2^{D} entries each, in {W.n_params} numbers")
-    show("W[1, 0, 1, .., 0]", lambda: float(W[(1, 0) * (D // 2)]))
-    show("<W, Z>", lambda: W.inner(Z))
-    show("|W + Z|", lambda: (W + Z).norm())
-    show("|W * Z|, the product entry by entry", lambda: (W * Z).norm())
-    show("|W + W - (W + W).round(eps=1e-12)|", lambda: (W + W - (W + W).round(eps=1e-12)).norm())
-    manifold = Manifold(W.shape, RANK)
-    print(f"\nAll such tensors of rank {RANK}, a manifold of dimension {manifold.dim}")
-    xi = show("xi = manifold.project(W, Z)", lambda: manifold.project(W, Z))
-    show("|xi|", xi.norm)
-    show("manifold.retract(W, 0.1 * xi)", lambda: manifold.retract(W, 0.1 * xi))
+def has_tqdm() -> bool:
+    """Whether there is a progress bar to show."""
+    if importlib.util.find_spec("tqdm") is not None:
+        return True
+    print("(With tqdm, pip install 'ttexm[progress]', a progress bar is shown here.)")
+    return False
 
 
-def show_learning() -> None:
-    features = np.random.default_rng(0).choice([-1.0, 1.0], (SAMPLES, D))
-    batch = RankOneBatch.from_columns(features)
-    truth = sum(weight * interaction(group) for group, weight in INTERACTIONS.items()).round()
-    y = truth.contract(batch)
-    print(f"\n{SAMPLES} samples of {D} features +-1: each stands for 2^{D} products of features,")
-    print(f"of which {len(INTERACTIONS)} have a weight in y")
-    show("f = truth.contract(batch)", lambda: truth.contract(batch))
-    manifold = Manifold(truth.shape, truth.ranks)
-    W = manifold.retract(truth, 1.5 * manifold.random_tangent(truth, seed=0))
-    show("manifold.gradient(W, batch, f - y)", lambda: manifold.gradient(W, batch, y))
-    print("\nThe weights, found again by Riemannian gradient descent from a point nearby")
-    W = descend(manifold, W, batch, y)
-    for group, weight in INTERACTIONS.items():
-        names = " ".join(f"x{k}" for k in group)
-        print(f"  {names:<24} true weight {weight:>5}    found {W[unit_index(group)]:.6f}")
+def warm_up() -> None:
+    """Have the kernels compiled, or loaded, before anything is timed."""
+    x = np.random.default_rng(0).choice([-1.0, 1.0], (8000, 8))
+    for rows in (1000, 8000):  # few rows are taken in double precision, many in single
+        ExMClassifier(random_state=0).fit(x[:rows], x[:rows, :3].prod(axis=1))
 
 
-def descend(manifold: Manifold, W: TTTensor, batch: RankOneBatch, y: np.ndarray) -> TTTensor:
-    """Riemannian gradient descent on the squared error, each step the best along its line."""
-    for step in range(STEPS + 1):
-        xi = manifold.gradient(W, batch, lambda f: f - y)
-        residual, along = W.contract(batch) - y, xi.to_tensor().contract(batch)
-        if step % 10 == 0:
-            print(
-                f"  step {step:>3}    root mean squared error {np.sqrt(np.mean(residual**2)):.1e}"
-            )
-        W = manifold.retract(W, -(residual @ along) / (along @ along) * xi)
-    return W
+def compare(model, X, y):
+    """Name, AUC on the test rows, and seconds of a fit."""
+    start = time.perf_counter()
+    model.fit(X[:TRAIN], y[:TRAIN])
+    seconds = time.perf_counter() - start
+    p = model.predict_proba(X[TRAIN:])[:, 1]
+    return type(model).__name__, roc_auc_score(y[TRAIN:], p), seconds
 
 
-def unit_index(group) -> tuple[int, ...]:
-    """The entry of W that is the weight of the product of these features."""
-    return tuple(int(k in group) for k in range(D))
-
-
-def interaction(group) -> TTTensor:
-    """The tensor whose only entry, 1, is the weight of the product of these features."""
-    return TTTensor.rank_one([np.eye(2)[i] for i in unit_index(group)])
-
-
-def show(what: str, compute):
-    """Print what an expression gives and how long it takes, and return it."""
-    print(f"  {what:<44}", end="", flush=True)
-    result = compute()
-    seconds = []
-    for _ in range(5):
-        start = time.perf_counter()
-        compute()
-        seconds.append(time.perf_counter() - start)
-    value = f"{result:.6g}" if isinstance(result, float) else ""
-    print(f"{value:>14}{1e3 * min(seconds):>10.2f} ms")
-    return result
+def show_weights(model: ExMClassifier, interactions) -> None:
+    """The true interactions, and what the model has for them."""
+    groups, true = zip(*interactions, strict=True)
+    indices = np.array([[int(k in group) for k in range(FEATURES)] for group in groups])
+    found = model.weights_[indices] * model.feature_map_.order_scale**ORDER
+    # Labels tell the sum's sign, not its size: one factor is free.
+    found = found * (found @ true) / (found @ found)
+    print("\nThe true interactions, and their weights in the model (up to a common factor)")
+    for j in np.argsort(-np.abs(true)):
+        names = " ".join(f"x{k}" for k in groups[j])
+        print(f"  {names:<28}true {true[j]:>7.3f}    found {found[j]:>7.3f}")
 
 
 if __name__ == "__main__":
