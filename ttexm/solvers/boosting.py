@@ -8,6 +8,7 @@ its own, and others each time.
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.optimize import minimize_scalar
 
 from .. import initialize
 from ..shapes import is_integer
@@ -15,6 +16,7 @@ from .base import Run, Solver
 from .descent import Samples, check_count
 from .sweeps import Settings, Sweeps
 
+MOST_STRETCH = 4.0  # of predictions, to undo the penalty
 # Of the start of a boost. A lower scale has too little of high orders to meet them by chance: for
 # products of six, six sweeps at rank 16 end at an AUC of 0.74 from scale 0.3, of 0.94 from 1.0.
 START_SCALE, START_NORM = 1.0, 1e-6
@@ -25,7 +27,7 @@ ROUGH = Settings(cg_steps=2)
 class Boosting(Solver):
     """Two-site sweeps that find what is missing; an iteration adds one small tensor.
 
-    The small tensor is fitted with the model's predictions as an offset, added, and the sum is
+    The small tensor is fitted with the model's predictions as an offset and added; the sum is
     polished. The model is kept as it was if that has not lowered the objective.
 
     Parameters
@@ -51,12 +53,14 @@ class Boosting(Solver):
 
     Notes
     -----
-    The penalty is on the sum, but a boost's own fit penalises the boost alone: it may undo none of
-    the model's shrinkage. Polishing settles that.
+    The penalty is on the sum, while a boost's own fit penalises the boost alone: left to that, it
+    finds again what the penalty has taken from strong terms. The offset is therefore the model's
+    predictions times the factor at which their loss is lowest; polishing minimises the sum's own
+    objective. The initial offset of the objective, if there is one, is kept as it is.
 
-    The boost sees only terms that noise does not hide: with m samples, order scale and alpha decide
-    how much noise of high orders gets in. For a binary target of weak terms a larger alpha than the
-    best one for prediction finds more.
+    A term is found if noise does not hide it. Order scale and alpha say how much noise of high
+    orders a fit lets in: where the target is noisy, as labels are, a larger alpha than is best for
+    prediction finds more.
 
     Examples
     --------
@@ -119,9 +123,20 @@ class _Boosted(Run):
     def _boost(self):
         """A small tensor for what is left."""
         batch, rank = self.samples.batch, self.plan.boost_rank
-        left = Samples(batch, self.samples.objective.beyond(self.f))
+        left = Samples(batch, self.samples.objective.beyond(self._stretch() * self.f))
         W = initialize.low_order(batch.shape, rank, START_SCALE, self.rng)
         return self._sweep(W * (START_NORM / W.norm()), left, self.plan.boost_sweeps, rank)
+
+    def _stretch(self):
+        """The factor at which the model's predictions are best, without the penalty.
+
+        What the penalty has taken from strong terms would hide weak ones from a boost.
+        """
+
+        def loss(factor):
+            return self.samples.objective.value(factor * self.f, 0.0)
+
+        return minimize_scalar(loss, bounds=(1, MOST_STRETCH), options={"xatol": 1e-2}).x
 
     def _sweep(self, W, samples, n_sweeps, max_rank, eps=0.0):
         sweeps = Sweeps(2, max_rank, eps, self.plan.settings, self.plan.dtype)
