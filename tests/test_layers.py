@@ -24,7 +24,7 @@ LAYERS = [
     ["tangent"],
     ["initialize", "manifold", "solvers.__init__", "solvers.base"],
     ["interop", "problem", "solvers.descent", "solvers.screening", "solvers.sweeps", "trainer"],
-    ["solvers.cores", "solvers.riemannian"],
+    ["solvers.boosting", "solvers.cores", "solvers.riemannian"],
     ["selection", "solvers.named"],
     ["estimators"],
     ["__init__"],

@@ -179,3 +179,17 @@ def test_orthogonal_factors(rows, flaw):
     Q, R = _qr(A)
     assert_allclose(Q.T @ Q, np.eye(6), atol=1e-12)
     assert_allclose(Q @ R, A, atol=1e-12)
+
+
+def test_many_small_singular_values_are_dropped_though_their_sum_is_large():
+    rng = np.random.default_rng(0)
+    batch = RankOneBatch.from_vectors(
+        [np.repeat(np.eye(20), 20, axis=0), np.tile(np.eye(20), (20, 1))]
+    )
+    signal = np.outer(np.eye(20)[0], np.eye(20)[0])
+    noise = np.linalg.qr(rng.standard_normal((20, 20)))[0]
+    y = (signal + 0.1 * noise).reshape(-1)
+    objective = Objective(Squared(), y, np.ones(400), 0.0)
+    sweep = Sweep(TTTensor.random((20, 20), 1, seed=0), batch, objective, Settings(1, 20, 1e-6))
+    sweep.two_site(max_rank=20, eps=0.15)
+    assert sweep.tensor().rank == 1

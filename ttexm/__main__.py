@@ -22,7 +22,9 @@ def main() -> None:
     made = make_interactions(TRAIN + TEST, FEATURES, INTERACTIONS, ORDER, random_state=0)
     X, y = made.data, made.labels
     print(f"{TRAIN} rows of {FEATURES} features, each -1 or 1. The label is the sign of a sum of")
-    print(f"{INTERACTIONS} products of {ORDER} features, out of {2**FEATURES} products there are.\n")
+    print(
+        f"{INTERACTIONS} products of {ORDER} features, out of {2**FEATURES} products there are.\n"
+    )
     warm_up()
     model = ExMClassifier(random_state=0, verbose=has_tqdm())
     rivals = [LogisticRegression(), HistGradientBoostingClassifier(random_state=0)]

@@ -207,11 +207,11 @@ class _ExM(BaseEstimator):
         search = Selection(
             problem, rng, alpha, scales, ranks, self.max_iter, max_order, bool(self.verbose)
         )
-        choice = search.run()
+        is_default = self.solver in named.SWEEPS and self.init in ("auto", "screened")
+        choice = search.run(may_be_linear=is_default)
         if self.init == "screened" and problem.n_outputs == 1:
             choice = replace(choice, is_screened=True, is_linear=False)
-        # Only the sweeps of the search can be counted on: others decide for themselves.
-        is_default = self.solver in named.SWEEPS and self.init in ("auto", "screened")
+        # Only the search's own sweeps can be counted on: others stop where they stop.
         return choice if is_default else replace(choice, scores=())
 
     def _start(self, problem, choice, rng) -> TTTensor:
@@ -327,6 +327,7 @@ class ExMClassifier(ClassifierMixin, _ExM):
         See `ttexm.features.Auto`.
     solver : str or Solver
         "auto" and "sweeps" solve for one core at a time; "two_site" for two, and adapts the ranks;
+        "boosting" adds what two-site sweeps find in the residual, up to the given rank;
         "riemannian" is the paper's algorithm, with variants "riemannian_momentum",
         "riemannian_svrg", "riemannian_cg" and "riemannian_adaptive" (a two-site sweep every few
         iterations); "cores" and "cores_adam" are gradient descent on the cores.

@@ -53,6 +53,15 @@ class Objective:
         """Second derivative of the loss term in each prediction, (m * n_outputs,)."""
         return (self.weights * self.loss.curvature(self.y, self._outputs(f))).reshape(-1)
 
+    def beyond(self, f) -> "Objective":
+        """The objective of a tensor that is added to one of predictions f.
+
+        Its penalty is on what is added alone.
+        """
+        rest = copy.copy(self)
+        vars(rest).update(offset=self._outputs(f))
+        return rest
+
     def take(self, rows) -> "Objective":
         """The objective of some of the samples, as an estimate of the whole.
 

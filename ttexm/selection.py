@@ -157,8 +157,8 @@ class Selection:
         self.folds = make_folds(problem, rng)
         self.verbose = verbose
 
-    def run(self) -> Choice:
-        """Return the best settings."""
+    def run(self, may_be_linear: bool = True) -> Choice:
+        """Return the best settings; those of a linear model only if that is wanted."""
         n_steps = len(PENALTIES) + 1 + len(self.order_scales) * (HIGHER + 1 + LOWER)
         n_steps += MOST_CANDIDATES + len(self.ranks) + 1
         self.bar = progress.bar(n_steps, "choosing settings", self.verbose)
@@ -166,7 +166,7 @@ class Selection:
             linear = self._linear_path()
             screened = self._screened_start(linear)
             tried = self._search(linear)
-            best = min([linear, *tried], key=_score)
+            best = min([linear, *tried] if may_be_linear else tried, key=_score)
             if screened is None:
                 return best
             found = self._try_screened(screened, linear)

@@ -1,6 +1,7 @@
 """Solvers by name, as the estimators offer them."""
 
 from .base import Solver
+from .boosting import Boosting
 from .cores import Cores
 from .riemannian import Riemannian
 from .sweeps import Sweeps
@@ -13,6 +14,7 @@ NAMED = {
     "auto": lambda rank, dtype, **_: Sweeps(dtype=dtype),
     "sweeps": lambda rank, dtype, **_: Sweeps(dtype=dtype),
     "two_site": lambda rank, dtype, **_: Sweeps(2, rank, EPS, dtype=dtype),
+    "boosting": lambda rank, dtype, **_: Boosting(max_rank=rank, dtype=dtype),
     "riemannian": lambda rank, dtype, **steps: Riemannian("sgd", **steps),
     "riemannian_momentum": lambda rank, dtype, **steps: Riemannian("momentum", **steps),
     "riemannian_svrg": lambda rank, dtype, **steps: Riemannian("svrg", **steps),

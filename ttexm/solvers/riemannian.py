@@ -56,7 +56,7 @@ class Riemannian(Solver):
     max_rank : int, optional
         Of a bond after a sweep; by default the largest rank there is.
     eps : float
-        Share of a pair's norm that a sweep may cut off.
+        Share of a pair's norm below which a sweep drops a singular value.
 
     Notes
     -----

@@ -42,7 +42,7 @@ class Sweeps(Solver):
     max_rank : int, optional
         Of a bond, with two sites; by default the rank of the start.
     eps : float
-        Share of a pair's norm that may be cut off, with two sites.
+        Share of a pair's norm below which a singular value is dropped, with two sites.
     settings : Settings
     dtype : dtype, optional
         Of the partial products; by default that of the batch.
@@ -134,8 +134,8 @@ class Sweep(Run):
     def two_site(self, max_rank: int, eps: float = 0.0) -> float:
         """Solve for each pair of neighbours, to the right and back, and split it by an SVD.
 
-        The rank of a bond is at most `max_rank`; singular values are dropped as long as their norm
-        stays below `eps` times that of the pair.
+        The rank of a bond is at most `max_rank`; singular values up to `eps` times the norm of the
+        pair are dropped.
         """
         if self.d == 1:
             return self.one_site()
@@ -155,9 +155,10 @@ class Sweep(Run):
         L = self.bonds[k]
         C = self._solve(C, k, L, R)
         u, sigma, vt = np.linalg.svd(C.reshape(n0 * r0, n1 * r2), full_matrices=False)
-        rest = np.sqrt(np.cumsum(sigma[::-1] ** 2)[::-1])
-        kept = max(1, min(max_rank, int(np.sum(rest > eps * rest[0]))))
-        cut = kept < len(sigma) and rest[kept] > 1e-14 * rest[0]
+        norm = np.linalg.norm(sigma)
+        # Each value by itself: noise is many small ones, together more than a weak term.
+        kept = max(1, min(max_rank, int(np.sum(sigma > eps * norm))))
+        cut = kept < len(sigma) and sigma[kept] > 1e-14 * norm
         u, sigma, vt = u[:, :kept], sigma[:kept], vt[:kept]
         left, right = (u * sigma, vt) if to_left else (u, sigma[:, None] * vt)
         self.cores[k] = left.reshape(n0, r0, kept)
