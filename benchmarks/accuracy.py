@@ -25,11 +25,12 @@ from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
 
 import ttexm
 from ttexm import ExMClassifier, ExMRegressor, RankOneBatch, datasets, initialize
+from ttexm.features import Categorical
 from ttexm.losses import Logistic
 from ttexm.objective import Objective
 from ttexm.solvers.cores import Cores
 from ttexm.solvers.riemannian import Riemannian
-from ttexm.solvers.sweeps import Sweeps
+from ttexm.solvers.sweeps import Sweep, Sweeps
 from ttexm.trainer import Trainer
 
 from . import rivals
@@ -235,19 +236,44 @@ def harder():
 # -- solvers -----------------------------------------------------------------------------------
 
 
+def steps(run):
+    """The parts of a run after which its value can be looked at: cores of a sweep, or iterations."""
+    while True:
+        if isinstance(run, Sweep):
+            yield from run.walk()
+        else:
+            run.iterate()
+            yield
+
+
 def time_to(target, solver, W, batch, objective, most_seconds):
-    """Seconds until the objective is at most `target`, and what was reached at the end."""
-    found, start = [], time.perf_counter()
+    """Seconds until the objective is at most `target`, what is reached, and in how many steps."""
+    start = time.perf_counter()
+    run = solver.start(W, batch, objective, np.random.default_rng(0))
+    for n_steps, _ in enumerate(steps(run), 1):
+        seconds = time.perf_counter() - start
+        if run.value <= target or seconds > most_seconds:
+            return (seconds if run.value <= target else np.inf), run.value, n_steps
 
-    def stop(record):
-        elapsed = time.perf_counter() - start
-        if record.loss <= target and not found:
-            found.append(elapsed)
-        return bool(found) or elapsed > most_seconds
 
-    trainer = Trainer(solver, max_iter=10**9, tol=None, callbacks=[stop])
-    trainer.run(W, batch, objective)
-    return (found[0] if found else np.inf), trainer.history[-1].loss, len(trainer.history)
+def best_time_to(*arguments):
+    """The best of five, where that does not take long."""
+    found = [time_to(*arguments)]
+    while found[0][0] < 2 and len(found) < 5:
+        found.append(time_to(*arguments))
+    return min(found)
+
+
+def starts(batch, objective):
+    """The paper's ways to begin, at rank 4."""
+    rng = np.random.default_rng(0)
+    linear = initialize.linear(batch, replace(objective, alpha=1e-3))
+    random = initialize.random_linear(batch, 0.1, rng)
+    return {
+        "linear": initialize.padded(linear, 4, 0.02, rng),
+        "random linear": initialize.padded(random, 4, 0.02, rng),
+        "Gaussian": initialize.gaussian(batch.shape, 4, 0.1, rng),
+    }
 
 
 def solvers(most_seconds):
@@ -256,42 +282,41 @@ def solvers(most_seconds):
     for name, (X, y), target, step in (("Car", car, 1e-6, 40.0), ("HIV", hiv, 1e-4, 800.0)):
         table = Table(
             f"{name}, r = 4, lambda = 0: time to training loss {target:g}",
-            ["", "start", "seconds", "iterations", "loss at end"],
-            [42, 16, 12, 12, 14],
+            ["", "start", "seconds", "paper's / it", "steps", "loss at end"],
+            [42, 16, 12, 14, 10, 14],
         )
         train, _ = next(StratifiedShuffleSplit(1, test_size=0.2, random_state=0).split(X, y))
         X, y = X[train], np.where(y[train] > 0, 1.0, -1.0)
-        # As the paper has them: a column of 0 and 1 for each level.
-        columns = OneHotEncoder(sparse_output=False).fit_transform(X)
-        batch = RankOneBatch.from_columns(columns)
         objective = Objective(Logistic(), y, np.ones(len(y)), 0.0)
-        rng = np.random.default_rng(0)
-        linear = initialize.linear(batch, replace(objective, alpha=1e-3))
-        starts = {
-            "linear": initialize.padded(linear, 4, 0.02, rng),
-            "random linear": initialize.padded(
-                initialize.random_linear(batch, 0.1, rng), 4, 0.02, rng
-            ),
-            "Gaussian": initialize.gaussian(batch.shape, 4, 0.1, rng),
-        }
+        # As the paper has them: a column of 0 and 1 for each level. And a core for each column.
+        binary = RankOneBatch.from_columns(OneHotEncoder(sparse_output=False).fit_transform(X))
+        batches = {"": binary, ", a core a column": Categorical().fit_transform(X)}
+        paper = f"Riemannian GD, step {step:g} (paper)"
         cases = {
+            paper: Riemannian("sgd", step),
             "sweeps": Sweeps(),
-            f"Riemannian GD, step {step:g} (paper)": Riemannian("sgd", step),
             "Riemannian CG, exact line search": Riemannian("cg"),
             "core GD": Cores("sgd"),
             "core Adam": Cores("adam"),
         }
-        for what, solver in cases.items():
-            for start, W in starts.items():
-                if start != "linear" and what not in ("sweeps", list(cases)[1], "core GD"):
-                    continue
-                Trainer(solver, max_iter=2, tol=None).run(W, batch, objective)  # warm up
-                seconds, loss, n_iter = time_to(target, solver, W, batch, objective, most_seconds)
-                shown = f"{seconds:.3f}" if np.isfinite(seconds) else f"> {most_seconds}"
-                table.add(
-                    what, start, shown, n_iter, f"{loss:.2e}",
-                    solver=what, start=start, seconds=seconds, loss=loss,
-                )  # fmt: skip
+        paper_seconds = {}
+        for columns, batch in batches.items():
+            for start, W in starts(batch, objective).items():
+                for what, solver in cases.items():
+                    if columns and what != "sweeps":
+                        continue
+                    Trainer(solver, max_iter=2, tol=None).run(W, batch, objective)  # warm up
+                    found = best_time_to(target, solver, W, batch, objective, most_seconds)
+                    seconds, loss, n_steps = found
+                    if what == paper:
+                        paper_seconds[start] = min(seconds, most_seconds)
+                    ratio = paper_seconds[start] / seconds
+                    table.add(
+                        what + columns, start,
+                        f"{seconds:.3f}" if np.isfinite(seconds) else f"> {most_seconds}",
+                        f"{ratio:.1f}", n_steps, f"{loss:.2e}",
+                        solver=what + columns, start=start, seconds=seconds, loss=loss, ratio=ratio,
+                    )  # fmt: skip
         tables.append(table)
     return tables
 

@@ -250,7 +250,10 @@ CASES = [
     ({"alpha": -1.0}, "alpha must be 'auto' or at least 0, got -1.0."),
     ({"order_scale": 0.0}, "order_scale must be 'auto' or positive, got 0.0."),
     ({"max_iter": 0}, "max_iter must be an integer of at least 1, got 0."),
-    ({"solver": "newton"}, "solver must be one of 'auto', 'sweeps', 'two_site', 'riemannian', "),
+    (
+        {"solver": "newton"},
+        "solver must be one of 'auto', 'sweeps', 'two_site', 'boosting', 'riemannian', ",
+    ),
     ({"batch_size": 0}, "batch_size must be 'auto', an integer of at least 1, or None for all"),
     ({"learning_rate": 0.0}, "learning_rate must be 'auto' or positive, got 0.0."),
     ({"validation_fraction": 1.0}, "validation_fraction must be in (0, 1), got 1.0."),

@@ -7,6 +7,7 @@ rounding. A pair of cores is solved as one, then split by an SVD, which finds th
 between them.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -120,12 +121,19 @@ class Sweep(Run):
 
     def one_site(self) -> float:
         """Solve for each core in turn, to the right and back; returns the objective."""
+        for _ in self.walk():
+            pass
+        return self.value
+
+    def walk(self) -> Iterator[int]:
+        """Sweep over the cores, and yield each one's number when it is solved."""
         for to_left in (False, True):
             for _ in range(self.d - 1):
                 self._solve_center()
+                yield self.center
                 self._shift(to_left)
         self._solve_center()
-        return self.value
+        yield self.center
 
     def _solve_center(self):
         k = self.center
