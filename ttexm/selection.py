@@ -7,12 +7,12 @@ settings, each tried briefly, to few that are tried in earnest:
 1. a path of linear models, from large to small c;
 2. two sweeps at rank 4 around the best c, for all s, warm-started along c;
 3. the best few, with more sweeps, at rank 8;
-4. the best one at other ranks, for as many sweeps as help.
+4. the best one at other ranks, higher ones first, for as many sweeps as help.
 
 The linear model, and what screening finds (see `solvers.screening`), are candidates as well.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -200,23 +200,33 @@ class Selection:
                 yield s, (self.total / s**2,)
 
     def _search(self, linear: Choice) -> list[Choice]:
-        ranks, explored, tried = self.ranks, [], []
+        low, middle, *high = self.ranks if len(self.ranks) > 1 else self.ranks * 2
+        explored, tried = [], []
         for s, penalties in self._grid(linear):
-            W = None
-            for c in penalties:
-                choice = Choice(c, s, ranks[0], EXPLORING_SWEEPS)
-                choice, W = self._try(choice, self.folds[:1], W)
-                explored.append(choice)
-        middle = ranks[min(1, len(ranks) - 1)]
+            explored += self._explore(s, penalties, low)
         for choice in sorted(explored, key=_score)[:MOST_CANDIDATES]:
             again = replace(choice, rank=middle, n_iter=MORE_SWEEPS)
             tried.append(self._try(again, self.folds)[0])
         top = min(tried, key=_score)
-        for rank in ranks:
-            if rank != middle or top.n_iter == MORE_SWEEPS < self.max_iter:
+        # Upwards first: if more rank helps, less will not.
+        for rank in (*high, middle, low):
+            is_same = rank == middle and top.n_iter < MORE_SWEEPS
+            if not is_same:
                 again = replace(top, rank=rank, n_iter=self.max_iter)
                 tried.append(self._try(again, self.folds)[0])
+                if rank > middle and _score(tried[-1]) < _score(top):
+                    break
         return tried
+
+    def _explore(self, s, penalties, rank) -> Iterator[Choice]:
+        """A short look at each penalty, from large to small, as long as that helps."""
+        W, last = None, np.inf
+        for c in penalties:
+            choice, W = self._try(Choice(c, s, rank, EXPLORING_SWEEPS), self.folds[:1], W)
+            yield choice
+            if choice.score > last:
+                break
+            last = choice.score
 
     def _try(self, choice: Choice, folds, W=None):
         """The settings with their scores at the best number of sweeps, and where they led."""
