@@ -71,10 +71,16 @@ class Problem:
     def predict(self, W: TTTensor, order_scale: float) -> np.ndarray:
         return W.contract(self.features(order_scale)).reshape(self.y.shape)
 
+    def losses(self, W: TTTensor, order_scale: float) -> np.ndarray:
+        """The loss of each sample, (m,); infinite where it overflows."""
+        with np.errstate(over="ignore", invalid="ignore"):
+            losses = self.loss.value(self.y, self.predict(W, order_scale))
+            losses = losses.reshape(len(self), -1).sum(axis=1)
+        return np.where(np.isfinite(losses), losses, np.inf)
+
     def score(self, W: TTTensor, order_scale: float) -> float:
         """The weighted mean of the loss, without the penalty."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            return self.loss.mean(self.y, self.predict(W, order_scale), self.weights)
+        return float(np.average(self.losses(W, order_scale), weights=self.weights))
 
     def linear(self, alpha: float) -> TTTensor:
         """The linear model, at order scale 1."""

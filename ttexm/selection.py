@@ -9,7 +9,8 @@ settings, each tried briefly, to few that are tried in earnest:
 3. the best few, with more sweeps, at rank 8;
 4. the best one at other ranks, higher ones first, for as many sweeps as help.
 
-The linear model, and what screening finds (see `solvers.screening`), are candidates as well.
+The linear model, and what screening finds (see `solvers.screening`), are candidates as well. Of
+settings whose losses differ by no more than chance would have it, the simplest is taken.
 """
 
 from collections.abc import Iterator, Sequence
@@ -31,18 +32,23 @@ MOST_ROWS = 20_000
 ROWS_A_RANK = 50
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
 HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
-MOST_CANDIDATES = 4
+MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
-PATIENCE = 3  # sweeps without a better score
+PATIENCE, ENOUGH = 3, 1 - 5e-4  # sweeps without a better score, and how much better that is
 SCREENING_ROWS = 30_000
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.95  # of the others' validation loss: screened products are then the better start
+AS_GOOD = 0.5  # standard deviations of a difference of validation losses
 PADDING = 0.02  # size of the random part that fills the ranks of a start
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Settings, and the validation loss they had on each fold that they were tried on."""
+    """Settings, and the validation losses they had.
+
+    `losses` are those of the samples of each fold that the settings were tried on, `scores` their
+    weighted means.
+    """
 
     penalty: float
     order_scale: float
@@ -51,6 +57,7 @@ class Choice:
     is_linear: bool = False
     is_screened: bool = False
     scores: tuple[float, ...] = ()
+    losses: tuple[np.ndarray, ...] = field(default=(), repr=False, compare=False)
 
     def alpha(self, n_samples: float) -> float:
         return self.penalty * self.order_scale**2 / n_samples
@@ -72,10 +79,6 @@ class Fold:
         if penalty not in self._linear:
             self._linear[penalty] = self.train.linear(penalty / self.train.size)
         return self._linear[penalty]
-
-    def score(self, W: TTTensor, order_scale: float) -> float:
-        score = self.test.score(W, order_scale)
-        return score if np.isfinite(score) else np.inf
 
     def start(self, choice: Choice, W: TTTensor):
         """A run from W at some settings."""
@@ -166,7 +169,7 @@ class Selection:
             linear = self._linear_path()
             screened = self._screened_start(linear)
             tried = self._search(linear)
-            best = min([linear, *tried] if may_be_linear else tried, key=_score)
+            best = self._simplest([linear, *tried] if may_be_linear else tried)
             if screened is None:
                 return best
             found = self._try_screened(screened, linear)
@@ -183,8 +186,8 @@ class Selection:
             settings = [(self.total / s**2, s) for s in self.order_scales]
         path = []
         for c, s in settings:
-            scores = tuple(fold.score(fold.linear(c), 1.0) for fold in self.folds)
-            path.append(Choice(c, s, 2, 0, is_linear=True, scores=scores))
+            losses = [fold.test.losses(fold.linear(c), 1.0) for fold in self.folds]
+            path.append(self._judged(Choice(c, s, 2, 0, is_linear=True), losses))
             self._tell(path[-1])
             if len(path) > 2 and path[-3].score < path[-2].score < path[-1].score:
                 break
@@ -234,22 +237,52 @@ class Selection:
         return self._follow(choice, folds, starts, fewest=1)
 
     def _follow(self, choice, folds, starts, fewest=0):
-        s = choice.order_scale
         runs = [fold.start(choice, W) for fold, W in zip(folds, starts, strict=True)]
-        curve = [[fold.score(W, s) for fold, W in zip(folds, starts, strict=True)]]
-        best = fewest
-        for n_iter in range(1, min(choice.n_iter, self.max_iter) + 1):
-            for run in runs:
-                run.iterate()
-            scores = [fold.score(run.tensor(), s) for fold, run in zip(folds, runs, strict=True)]
-            curve.append(scores)
-            if _rounded(np.mean(scores)) < _rounded(np.mean(curve[best])):
-                best = n_iter
-            elif n_iter - best >= PATIENCE:
+        best, tensors = None, starts
+        for n_iter in range(min(choice.n_iter, self.max_iter) + 1):
+            if n_iter:
+                for run in runs:
+                    run.iterate()
+                tensors = [run.tensor() for run in runs]
+            losses = [
+                fold.test.losses(W, choice.order_scale)
+                for fold, W in zip(folds, tensors, strict=True)
+            ]
+            now = self._judged(replace(choice, n_iter=n_iter), losses)
+            if best is None or best.n_iter < fewest or _score(now) < ENOUGH * _score(best):
+                best = now
+            elif n_iter - best.n_iter >= PATIENCE:
                 break
-        choice = replace(choice, n_iter=best, scores=tuple(curve[best]))
-        self._tell(choice)
-        return choice, runs[0].tensor()
+        self._tell(best)
+        return best, tensors[0]
+
+    def _judged(self, choice: Choice, losses) -> Choice:
+        scores = [
+            float(np.average(part, weights=fold.test.weights))
+            for part, fold in zip(losses, self.folds, strict=False)
+        ]
+        return replace(choice, scores=tuple(scores), losses=tuple(losses))
+
+    def _simplest(self, choices: list[Choice]) -> Choice:
+        """The simplest of those that are not worse than the best by more than chance has it.
+
+        Simple is what penalises interactions most, then what has the lowest rank.
+        """
+        best = min(choices, key=_score)
+        weights = np.concatenate([fold.test.weights for fold in self.folds])
+        weights, n = weights / weights.sum(), weights.sum()
+
+        def penalty_of_pairs(choice):
+            return np.inf if choice.is_linear else choice.penalty / choice.order_scale**2
+
+        for choice in sorted(choices, key=lambda c: (-penalty_of_pairs(c), c.rank)):
+            with np.errstate(invalid="ignore"):
+                worse = np.concatenate(choice.losses) - np.concatenate(best.losses)
+                mean = weights @ worse
+                deviation = np.sqrt(weights @ (worse - mean) ** 2 / n)
+            if choice is best or mean <= AS_GOOD * deviation:
+                return choice
+        return best
 
     def _screened_start(self, linear: Choice) -> TTTensor | None:
         if self.max_order < 2:
