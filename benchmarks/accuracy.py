@@ -6,6 +6,8 @@ solvers`` for a part, ``--seeds 2`` for fewer seeds.
 """
 
 import argparse
+import contextlib
+import io
 import json
 import os
 import time
@@ -84,7 +86,8 @@ class MyFM:
         import myfm
 
         self.model = myfm.MyFMClassifier(rank=10, random_seed=self.seed)
-        self.model.fit(self.encoder.fit_transform(X), y, n_iter=200)
+        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
+            self.model.fit(self.encoder.fit_transform(X), y, n_iter=200)
         return self
 
     def predict_proba(self, X):

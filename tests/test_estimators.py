@@ -28,6 +28,14 @@ def test_a_pure_product_is_found():
     assert not plain.is_screened_
 
 
+def test_few_different_rows_are_enough():
+    y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
+    assert ExMClassifier(random_state=0).fit(X[:, :2], y).score(X[:, :2], y) == 1
+    # .. and one will do, if there is nothing else.
+    model = ExMRegressor(random_state=0).fit(np.ones((60, 2)), np.arange(60.0))
+    assert_allclose(model.predict(np.ones((1, 2))), 29.5)
+
+
 def test_weights_have_names():
     y = 2 * X[:, 1] - 3 * X[:, 2] * X[:, 5]
     model = ExMRegressor(random_state=0).fit(X, y)

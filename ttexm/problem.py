@@ -1,6 +1,6 @@
 """A learning problem: samples, targets, weights and a loss, as solvers and selection take them."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -26,7 +26,7 @@ class Problem:
     weights : array (m,)
     loss : Loss
     keys : array (m,) of unsigned integers
-        Equal for equal samples, which are never split between training and validation.
+        Hashes, equal for equal samples.
     """
 
     batch: RankOneBatch
@@ -52,6 +52,10 @@ class Problem:
         return Problem(
             self.batch[rows], self.y[rows], self.weights[rows], self.loss, self.keys[rows]
         )
+
+    def weighted(self, weights) -> "Problem":
+        """The problem with other weights; samples of weight zero are left out."""
+        return replace(self, weights=weights).take(np.flatnonzero(weights > 0))
 
     def objective(self, alpha: float) -> Objective:
         return Objective(self.loss, self.y, self.weights, alpha)

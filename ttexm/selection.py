@@ -30,6 +30,8 @@ ORDER_SCALES = (0.05, 0.1, 0.2, 0.4, 1.0)
 RANKS = (4, 8, 16)
 MOST_ROWS = 20_000
 ROWS_A_RANK = 50
+MOST_COPIES = 16  # up to which a weight is taken for a number of repetitions
+MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: spreads hashes
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
 HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 3
@@ -88,34 +90,41 @@ class Fold:
 
 
 def make_folds(problem: Problem, rng) -> list[Fold]:
-    """Few rows in several folds, many in one.
+    """Few rows in several folds, many in one; each class is spread over them.
 
-    Equal rows go to the same fold, and each class is spread over the folds: weights then count as
-    repetitions do.
+    A row that counts n times is taken for n rows, which may go to different folds: weights that are
+    small whole numbers then do what repetitions of the rows would do.
     """
-    m = len(problem)
-    n_folds = 4 if m <= MOST_ROWS // 4 else 3
-    salt = rng.integers(0, 2**63, dtype=np.uint64)
-    keys = (problem.keys ^ salt) * np.uint64(0x9E3779B97F4A7C15)
+    m, weights = len(problem), problem.weights
+    is_count = (weights == np.round(weights)).all() and weights.max() <= MOST_COPIES
+    copies = weights.astype(int) if is_count else np.ones(m, int)
+    rows = np.repeat(np.arange(m), copies)
     labels = problem.y.argmax(axis=1) if problem.n_outputs > 1 else problem.y
     values, labels = np.unique(labels, return_inverse=True)
-    if len(values) > MOST_CLASSES:
-        labels = np.zeros(m, int)
-    pairs = np.stack([labels.astype(np.uint64), keys], axis=1)
-    different, place = np.unique(pairs, axis=0, return_inverse=True)
-    chosen = np.argsort(different[:, 1], kind="stable")[:MOST_ROWS]
-    number = np.full(len(different), -1)
-    number[np.sort(chosen)] = np.arange(len(chosen)) % n_folds
-    fold_of = number[place.reshape(-1)]
+    labels = labels[rows] if len(values) <= MOST_CLASSES else np.zeros(len(rows), int)
+    keys = (problem.keys[rows] ^ rng.integers(0, 2**63, dtype=np.uint64)) * MIXER
+    # The order is one of contents, not of places: equal rows are numbered, and hashed by number.
+    order = np.lexsort((keys, labels))
+    rows, labels, keys = rows[order], labels[order], keys[order]
+    is_new = np.r_[True, (keys[1:] != keys[:-1]) | (labels[1:] != labels[:-1])]
+    place = np.arange(len(rows))
+    number = place - np.maximum.accumulate(np.where(is_new, place, 0))
+    keys = (keys ^ ((number.astype(np.uint64) + np.uint64(1)) * MIXER)) * MIXER
+    chosen = np.argsort(keys, kind="stable")[:MOST_ROWS]
+    chosen = chosen[np.lexsort((keys[chosen], labels[chosen]))]
+    n_folds = 4 if len(rows) <= MOST_ROWS // 4 else 3
+    fold_of, share = np.arange(len(chosen)) % n_folds, (weights / np.maximum(copies, 1))[rows]
+
+    def weights_of(part):
+        part = chosen[part]
+        return np.bincount(rows[part], share[part], m)
+
     folds = [
-        Fold(
-            problem.take(np.flatnonzero((fold_of != j) & (fold_of >= 0))),
-            problem.take(np.flatnonzero(fold_of == j)),
-        )
+        Fold(problem.weighted(weights_of(fold_of != j)), problem.weighted(weights_of(fold_of == j)))
         for j in range(n_folds)
     ]
     folds = [fold for fold in folds if len(fold.train) and len(fold.test)]
-    return folds if m <= MOST_ROWS else folds[:1]
+    return folds if len(rows) <= MOST_ROWS else folds[:1]
 
 
 class Selection:
