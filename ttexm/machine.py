@@ -188,7 +188,7 @@ class ExponentialMachine(BaseEstimator):
             penalty = alpha * problem.size / s**2
             wanted = self.init == "screened"
             return Choice(penalty, s, ranks[0], self.max_iter, is_screened=wanted)
-        if len(problem) < FEWEST_ROWS:
+        if problem.copies.sum() < FEWEST_ROWS:
             penalty = 1.0 if alpha is None else alpha * problem.size / s**2
             return Choice(penalty, s, ranks[0], 0, is_linear=True)
         max_order = self.max_order if self.init in ("auto", "screened") else 0

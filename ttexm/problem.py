@@ -11,6 +11,8 @@ from .losses import Loss
 from .objective import Objective
 from .tensor import TTTensor
 
+MOST_COPIES = 16
+
 
 @dataclass(frozen=True, eq=False)
 class Problem:
@@ -42,6 +44,14 @@ class Problem:
     def size(self) -> float:
         """The sum of the weights: the number of samples, where weights are repetitions."""
         return float(self.weights.sum())
+
+    @property
+    def copies(self) -> np.ndarray:
+        """How often each sample is there: its weight, if all are small whole numbers; else once."""
+        is_count = (self.weights == np.round(self.weights)).all()
+        if is_count and self.weights.max() <= MOST_COPIES:
+            return self.weights.astype(int)
+        return np.ones(len(self), int)
 
     @property
     def n_outputs(self) -> int:

@@ -30,7 +30,6 @@ ORDER_SCALES = (0.05, 0.1, 0.2, 0.4, 1.0)
 RANKS = (4, 8, 16)
 MOST_ROWS = 20_000
 ROWS_A_RANK = 50
-MOST_COPIES = 16  # up to which a weight is taken for a number of repetitions
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: spreads hashes
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
 HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
@@ -71,7 +70,7 @@ class Choice:
 
 @dataclass
 class Fold:
-    """A split of the rows, with the linear models and the screened start of its training part."""
+    """A split of the rows, with the linear models of its training part."""
 
     train: Problem
     test: Problem
@@ -95,9 +94,7 @@ def make_folds(problem: Problem, rng) -> list[Fold]:
     A row that counts n times is taken for n rows, which may go to different folds: weights that are
     small whole numbers then do what repetitions of the rows would do.
     """
-    m, weights = len(problem), problem.weights
-    is_count = (weights == np.round(weights)).all() and weights.max() <= MOST_COPIES
-    copies = weights.astype(int) if is_count else np.ones(m, int)
+    m, copies = len(problem), problem.copies
     rows = np.repeat(np.arange(m), copies)
     labels = problem.y.argmax(axis=1) if problem.n_outputs > 1 else problem.y
     values, labels = np.unique(labels, return_inverse=True)
@@ -113,7 +110,7 @@ def make_folds(problem: Problem, rng) -> list[Fold]:
     chosen = np.argsort(keys, kind="stable")[:MOST_ROWS]
     chosen = chosen[np.lexsort((keys[chosen], labels[chosen]))]
     n_folds = 4 if len(rows) <= MOST_ROWS // 4 else 3
-    fold_of, share = np.arange(len(chosen)) % n_folds, (weights / np.maximum(copies, 1))[rows]
+    fold_of, share = np.arange(len(chosen)) % n_folds, (problem.weights / copies)[rows]
 
     def weights_of(part):
         part = chosen[part]
@@ -162,7 +159,9 @@ class Selection:
         most = max(check_ranks(problem.features(1.0).shape, max(ranks)))
         if len(ranks) > 1:
             # Nor do few rows tell more than a few interactions apart; but a linear model must fit.
-            most = min(most, max(min(ranks), len(problem) // ROWS_A_RANK, problem.n_outputs + 1))
+            most = min(
+                most, max(min(ranks), problem.copies.sum() // ROWS_A_RANK, problem.n_outputs + 1)
+            )
             ranks = [max(rank, problem.n_outputs + 1) for rank in ranks]
         self.ranks = sorted({min(rank, most) for rank in ranks})
         self.max_iter, self.max_order = min(max_iter, MOST_SWEEPS), max_order
