@@ -5,7 +5,8 @@ is that of the linear model, and s < 1 makes each further order cost more. The s
 settings, each tried briefly, to few that are tried in earnest:
 
 1. a path of linear models, from large to small c;
-2. two sweeps at rank 4 around the best c, for all s, warm-started along c;
+2. two sweeps at rank 4 around the best c, for all s, warm-started along c (on one fold, if there
+   are many rows);
 3. the best few, with more sweeps, at rank 8;
 4. the best one at other ranks, higher ones first, for as many sweeps as help.
 
@@ -28,7 +29,8 @@ from .tensor import TTTensor
 PENALTIES = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
 ORDER_SCALES = (0.05, 0.1, 0.2, 0.4, 1.0)
 RANKS = (4, 8, 16)
-MOST_ROWS = 20_000
+MOST_ROWS, FEW_ROWS = 20_000, 5_000
+N_FOLDS = 4  # of few rows
 ROWS_A_RANK = 50
 MIXER = np.uint64(0x9E3779B97F4A7C15)  # 2^64 by the golden ratio: spreads hashes
 MOST_CLASSES = 50  # different targets that are taken for classes, and spread over the folds
@@ -109,7 +111,7 @@ def make_folds(problem: Problem, rng) -> list[Fold]:
     keys = (keys ^ ((number.astype(np.uint64) + np.uint64(1)) * MIXER)) * MIXER
     chosen = np.argsort(keys, kind="stable")[:MOST_ROWS]
     chosen = chosen[np.lexsort((keys[chosen], labels[chosen]))]
-    n_folds = 4 if len(rows) <= MOST_ROWS // 4 else 3
+    n_folds = N_FOLDS if len(rows) <= FEW_ROWS else N_FOLDS - 1
     fold_of, share = np.arange(len(chosen)) % n_folds, (problem.weights / copies)[rows]
 
     def weights_of(part):
@@ -231,17 +233,21 @@ class Selection:
 
     def _explore(self, s, penalties, rank) -> Iterator[Choice]:
         """A short look at each penalty, from large to small, as long as that helps."""
-        W, last = None, np.inf
+        # One fold of many rows tells enough; of few, it would let chance choose.
+        folds = self.folds if len(self.folds) == N_FOLDS else self.folds[:1]
+        tensors, last = None, np.inf
         for c in penalties:
-            choice, W = self._try(Choice(c, s, rank, EXPLORING_SWEEPS), self.folds[:1], W)
+            choice = Choice(c, s, rank, EXPLORING_SWEEPS)
+            choice, tensors = self._try(choice, folds, tensors)
             yield choice
             if choice.score > last:
                 break
             last = choice.score
 
-    def _try(self, choice: Choice, folds, W=None):
+    def _try(self, choice: Choice, folds, starts=None):
         """The settings with their scores at the best number of sweeps, and where they led."""
-        starts = [W or start(fold.linear(choice.penalty), choice, fold.train) for fold in folds]
+        if starts is None:
+            starts = [start(fold.linear(choice.penalty), choice, fold.train) for fold in folds]
         return self._follow(choice, folds, starts, fewest=1)
 
     def _follow(self, choice, folds, starts, fewest=0):
@@ -262,7 +268,7 @@ class Selection:
             elif n_iter - best.n_iter >= PATIENCE:
                 break
         self._tell(best)
-        return best, tensors[0]
+        return best, tensors
 
     def _judged(self, choice: Choice, losses) -> Choice:
         scores = [
