@@ -438,6 +438,9 @@ def warm_up():
     X = pd.DataFrame({"x": rng.random(6000), "color": pd.Categorical(rng.integers(0, 3, 6000))})
     for rows in (500, 6000):  # float64, float32
         ExMClassifier(random_state=0).fit(X[:rows], rng.random(rows) > 0.5)
+    for solver in ("riemannian", "riemannian_cg", "cores"):
+        model = ExMClassifier(4, alpha=1e-3, order_scale=1.0, solver=solver, max_iter=2)
+        model.fit(X[:500], rng.random(500) > 0.5)
 
 
 if __name__ == "__main__":
