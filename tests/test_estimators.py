@@ -228,7 +228,9 @@ def test_counts():
     rate = np.exp(0.5 * X[:, 0] * X[:, 1] + 1)
     counts = np.random.default_rng(0).poisson(rate)
     model = ExMRegressor(loss="poisson", random_state=0).fit(X, counts)
-    assert_allclose(model.predict(X), rate, rtol=0.3)
+    # What is left, of noise in the counts, is small beside what a constant would miss.
+    error, constant = model.predict(X) / rate - 1, counts.mean() / rate - 1
+    assert np.linalg.norm(error) < 0.25 * np.linalg.norm(constant)
 
 
 def test_an_overflow_keeps_the_model_finite():

@@ -61,26 +61,6 @@ def test_small_losses_keep_their_digits():
     assert_allclose(Logistic().derivative(np.ones(1), f), -np.exp(-50.0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("loss", [Squared(), Logistic(), Poisson()], ids=repr)
-@given(seed=st.integers(0, 99))
-def test_the_start_is_near_the_best_constant(loss, seed):
-    rng = np.random.default_rng(seed)
-    y, weights = targets(loss, 4000, rng), rng.uniform(0.5, 2, 4000)
-    best = loss.start(y, weights) * np.ones(4000)
-    slope = np.average(loss.derivative(y, best), weights=weights)
-    assert abs(slope) < 2e-3
-
-
-def test_the_start_of_softmax_has_the_shares_of_the_classes():
-    y = np.eye(3)[np.array([0] * 600 + [1] * 300 + [2] * 100)]
-    assert_allclose(Softmax().predict(Softmax().start(y)), [0.6, 0.3, 0.1], atol=2e-3)
-
-
-def test_the_start_of_one_class_is_finite():
-    assert np.isfinite(Logistic().start(np.ones(5)))
-    assert np.isfinite(Softmax().start(np.eye(3)[[1, 1]])).all()
-
-
 def test_the_mean_is_weighted():
     loss, y, f = Squared(), np.zeros(2), np.array([1.0, 3.0])
     assert loss.mean(y, f) == 2.5

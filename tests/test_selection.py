@@ -74,26 +74,28 @@ def test_losses_of_samples_average_to_the_score():
     assert_allclose(problem.score(W, 1.0), expected)
 
 
-def judged(selection, rng, mean, **settings):
-    """Settings whose losses are so much above those of others, and noise."""
-    losses = [mean + 0.1 * rng.standard_normal(len(fold.test)) for fold in selection.folds]
-    return selection._judged(Choice(**settings), losses)
-
-
 def test_the_simplest_of_equals_is_chosen():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 2))
     selection = Selection(problem_of(x, x[:, 0]), np.random.default_rng(0))
-    linear = judged(
-        selection, rng, 1.0, penalty=1.0, order_scale=1.0, rank=2, n_iter=0, is_linear=True
-    )
-    same = judged(selection, rng, 0.9999, penalty=0.1, order_scale=1.0, rank=8, n_iter=3)
-    better = judged(selection, rng, 0.8, penalty=0.1, order_scale=1.0, rank=8, n_iter=3)
-    alike = judged(selection, rng, 0.8, penalty=0.3, order_scale=1.0, rank=16, n_iter=3)
-    same_or_linear = selection._simplest([same, linear])
-    assert same_or_linear in (linear, min(same, linear, key=lambda choice: choice.score))
+    noise = [rng.standard_normal(len(fold.test)) for fold in selection.folds]
+    noise = [part - part.mean() for part in noise]
+
+    def judged(mean, spread, **settings):
+        """Settings with a mean loss, and losses that differ from those of others by noise."""
+        losses = [mean + spread * part for part in noise]
+        return selection._judged(Choice(order_scale=1.0, n_iter=3, **settings), losses)
+
+    # The standard deviation of a difference of two means: about 0.1 / sqrt(400) = 0.005.
+    linear = judged(1.0, 0.1, penalty=1.0, rank=2, is_linear=True)
+    no_better = judged(0.999, 0.0, penalty=0.1, rank=8)
+    better = judged(0.99, 0.0, penalty=0.1, rank=8)
+    more_penalty = judged(0.991, 0.1, penalty=0.3, rank=16)
+    lower_rank = judged(0.991, 0.1, penalty=0.1, rank=4)
+    assert selection._simplest([no_better, linear]) is linear
     assert selection._simplest([linear, better]) is better
-    assert not selection._simplest([linear, better, alike]).is_linear
+    assert selection._simplest([linear, better, more_penalty]) is more_penalty
+    assert selection._simplest([linear, better, lower_rank]) is lower_rank
 
 
 @pytest.mark.parametrize("given", [{"alpha": 1e-2}, {"order_scales": (0.3,)}, {"ranks": (3,)}])

@@ -61,10 +61,6 @@ class Loss(ABC):
         """Return the prediction in the units of y: the mean of y that f stands for."""
         return f
 
-    def start(self, y: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
-        """Return the constant f to start from: that of the weighted mean of y."""
-        return np.average(y, weights=weights, axis=0)
-
     def check(self, y: np.ndarray) -> None:  # noqa: B027, most losses take any number
         """Raise if this loss is not defined for some targets."""
 
@@ -101,13 +97,6 @@ class Logistic(Loss):
 
     def predict(self, f):
         return expit(f)
-
-    def start(self, y, weights=None):
-        # Half a sample of each class keeps the logit of a batch of one class finite.
-        weights = np.ones(len(y)) if weights is None else weights
-        positive, negative = weights[y > 0].sum(), weights[y <= 0].sum()
-        half = 0.5 * (positive + negative) / max(1, len(y))
-        return np.log((positive + half) / (negative + half))
 
     def check(self, y):
         _check_signs(y)
@@ -163,12 +152,6 @@ class Softmax(Loss):
     def predict(self, f):
         return softmax(f, axis=-1)
 
-    def start(self, y, weights=None):
-        weights = np.ones(len(y)) if weights is None else weights
-        counts = weights @ y + 0.5 * weights.sum() / max(1, len(y))
-        logits = np.log(counts)
-        return logits - logits.mean()
-
 
 class Poisson(Loss):
     """``exp(f) - y f`` for counts y >= 0; predicts the rate exp(f)."""
@@ -188,9 +171,6 @@ class Poisson(Loss):
 
     def predict(self, f):
         return np.exp(np.minimum(f, self.LARGEST))
-
-    def start(self, y, weights=None):
-        return np.log(np.maximum(np.average(y, weights=weights, axis=0), 1e-3))
 
     def check(self, y):
         if (y < 0).any():
