@@ -26,7 +26,7 @@ EPSILON = 2.0**-52
 
 _device = cuda.jit(device=True)
 _inlined = cuda.jit(device=True, inline="always")  # a device function cannot return a slice
-_reflection = _device(formulas.reflection)
+_reflection, _exponent_of = _device(formulas.reflection), _inlined(formulas.exponent_of)
 
 
 # -- memory: arrays in the place of pointers -----------------------------------------------------
@@ -334,7 +334,7 @@ def decompose_scratch(p, w):
 
 # -- twins ---------------------------------------------------------------------------------------
 
-_REPLACED = {
+_REPLACED = {"_exponent_of": _exponent_of} | {
     function.__name__: function
     for function in (
         pointer, shift, element, itemsize, epsilon,

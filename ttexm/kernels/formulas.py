@@ -24,6 +24,11 @@ def excess_power(peak, low, high):
     return 0
 
 
+def exponent_of(magnitude):
+    """Its exponent; far below that of any number for zero."""
+    return math.frexp(magnitude)[1] if magnitude > 0 else -(10**6)
+
+
 def middle_range(itemsize):
     """Numbers between 2^-this and 2^this can be multiplied for a while before they overflow."""
     return 256 if itemsize == 8 else 32

@@ -14,6 +14,7 @@ import math
 
 import numpy as np
 
+from . import formulas
 from .compile import inner, kernel
 from .dense import (
     add_product,
@@ -42,6 +43,8 @@ from .tiles import epsilon, pointer, shift
 EXCESS = 1e-4
 ITERATIONS = 3
 
+_exponent_of = inner(formulas.exponent_of)
+
 
 def retract_scratch(train):
     """Elements of scratch that `retract` needs."""
@@ -68,8 +71,8 @@ def _retract(left, exponent, right, deltas, Z, extra, data, work):
     scratch = shift(XY, 20 * r * r)
     S, size = shift(pointer(left.data), left.offsets[d - 1]), left.offsets[d]
     total = max(
-        _exponent(peak(S, size - left.offsets[d - 1])) + exponent,
-        _exponent(peak(pointer(deltas), size)),
+        _exponent_of(peak(S, size - left.offsets[d - 1])) + exponent,
+        _exponent_of(peak(pointer(deltas), size)),
     )
     if total < -5000:
         total = 0  # W and xi are zero
@@ -109,12 +112,6 @@ def _retract(left, exponent, right, deltas, Z, extra, data, work):
             add_transposed_product(to, M, r1, n * r0, w, small)
             transpose(small, r1, w, carry)
     return total
-
-
-@inner
-def _exponent(magnitude):
-    """Its exponent; far below that of any number for zero."""
-    return math.frexp(magnitude)[1] if magnitude > 0 else -(10**6)
 
 
 @inner
