@@ -169,12 +169,16 @@ def retract(left, exponent, right, deltas):
     point, size = send_train(left), len(left.data)
     out, power = empty(size, np.float64), empty(1, np.int64)
     room = retract_scratch(left) + cuda_dense.decompose_scratch(left.rows, 2 * left.rank)
-    launch_block(
-        cuda_dense.retract_train, 1, point.data, send(right.data, np.float64), *point.shape,
-        point.rank, send(right.offsets, np.int64), exponent, send(deltas, np.float64),
-        empty(2 * size, np.float64), empty(point.d + 1, np.int64), out, empty(room, np.float64),
-        power,
+    trains = (
+        point.data, send(right.data, np.float64), *point.shape, point.rank,
+        send(right.offsets, np.int64),
     )  # fmt: skip
+    deltas, work = send(deltas, np.float64), empty(room, np.float64)
+    Z, extra = empty(2 * size, np.float64), empty(point.d + 1, np.int64)
+    launch_block(
+        cuda_dense.retract_left, 1, *trains, exponent, deltas, Z, extra, work, power
+    )  # fmt: skip
+    launch_block(cuda_dense.retract_right, 1, *trains, deltas, Z, extra, out, work, power)
     data = out.copy_to_host().astype(left.data.dtype)
     return left._replace(data=data), int(power.copy_to_host()[0])
 
@@ -210,8 +214,10 @@ def variants() -> Iterator[Variant]:
         (cuda_dense.fix_gauge, (double, *train, i, double, double)),
         (cuda_dense.project_train,
          (double, double, *train, i, int64, double, int64, int64, i, i, double, double, int64)),
-        (cuda_dense.retract_train,
-         (double, double, *train, i, int64, i, double, double, int64, double, double, int64)),
+        (cuda_dense.retract_left,
+         (double, double, *train, i, int64, i, double, double, int64, double, int64)),
+        (cuda_dense.retract_right,
+         (double, double, *train, i, int64, double, double, int64, double, double, int64)),
     ):  # fmt: skip
         yield Variant(function.__name__, None, "float64", function, signature, blocks_of, shared)
     for dtype in ("float32", "float64"):

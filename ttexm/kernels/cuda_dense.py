@@ -361,7 +361,8 @@ def _twin(function):
 
 
 _orthogonalize, _make_orthogonal = _twin(orthogonalize._orthogonalize), _twin(project.make_orthogonal)
-_project_train, _retract = _twin(project._project_train), _twin(retract._retract)
+_project_train = _twin(project._project_train)
+_sweep_left, _sweep_right = _twin(retract.sweep_left), _twin(retract.sweep_right)
 
 
 # -- kernels -------------------------------------------------------------------------------------
@@ -404,13 +405,25 @@ def project_train(
     _project_train(left_train, right_train, Z_train, exponent, out, work, powers)
 
 
-def retract_train(
+def retract_left(
     left, right, ranks, sizes, offsets, rank, right_offsets,
-    exponent, deltas, Z, extra, out, work, power,
+    exponent, deltas, Z, extra, work, power,
 ):  # fmt: skip
-    """`retract.retract`; the exponent that is left over is written to power[0]."""
+    """The first half of `retract.retract`; power[0] becomes its total."""
     left_train = Train(left, ranks, sizes, offsets, rank, 0)
     right_train = Train(right, ranks, sizes, right_offsets, rank, 0)
-    total = _retract(left_train, exponent, right_train, deltas, Z, extra, out, work)
+    total = _sweep_left(left_train, exponent, right_train, deltas, Z, extra, work)
+    if cuda.threadIdx.x == 0:
+        power[0] = total
+
+
+def retract_right(
+    left, right, ranks, sizes, offsets, rank, right_offsets,
+    deltas, Z, extra, out, work, power,
+):  # fmt: skip
+    """The second half; the exponent that is left over is written to power[0]."""
+    left_train = Train(left, ranks, sizes, offsets, rank, 0)
+    right_train = Train(right, ranks, sizes, right_offsets, rank, 0)
+    total = _sweep_right(left_train, power[0], right_train, deltas, Z, extra, out, work)
     if cuda.threadIdx.x == 0:
         power[0] = total

@@ -60,15 +60,20 @@ def retract(left, exponent, right, deltas, Z, extra, data, work):
     norm is near the ends of the range or beyond.
     Scratch: Z, twice the elements of the train; extra, d + 1; work, `retract_scratch(left)`.
     """
-    return _retract(Train(*left), exponent, Train(*right), deltas, Z, extra, data, work)
+    left, right = Train(*left), Train(*right)
+    total = sweep_left(left, exponent, right, deltas, Z, extra, work)
+    return sweep_right(left, total, right, deltas, Z, extra, data, work)
 
 
 @inner
-def _retract(left, exponent, right, deltas, Z, extra, data, work):
+def sweep_left(left, exponent, right, deltas, Z, extra, work):
+    """Z and its ranks `extra`, and [X Y] of bond 1 in work, all of 2^-total (2^exponent W + xi).
+
+    Returns the total.
+    """
     d, r = len(left.sizes), left.rank
     XY = pointer(work)
-    XY_new, small = shift(XY, 2 * r * r), shift(XY, 4 * r * r)
-    scratch = shift(XY, 20 * r * r)
+    XY_new, small, scratch = shift(XY, 2 * r * r), shift(XY, 4 * r * r), shift(XY, 20 * r * r)
     S, size = shift(pointer(left.data), left.offsets[d - 1]), left.offsets[d]
     total = max(
         _exponent_of(peak(S, size - left.offsets[d - 1])) + exponent,
@@ -87,7 +92,18 @@ def _retract(left, exponent, right, deltas, Z, extra, data, work):
         _expand(left, k, deltas, factor, XY, q1, True, to, small)
         put(extra, k, _split(to, V, n, r0, r1, q1, XY_new, small, scratch))
         XY, XY_new = XY_new, XY
-    M, carry = scratch, XY_new
+    if d % 2 == 0:
+        copy(XY, 2 * r * r, XY_new)
+    return total
+
+
+@inner
+def sweep_right(left, total, right, deltas, Z, extra, data, work):
+    """Truncate bond after bond; returns the exponent that the result lacks."""
+    d, r = len(left.sizes), left.rank
+    XY = pointer(work)
+    carry, small, M = shift(XY, 2 * r * r), shift(XY, 4 * r * r), shift(XY, 20 * r * r)
+    factor = math.ldexp(1.0, -total)
     for k in range(d):
         n, r0, r1, q1 = left.sizes[k], left.ranks[k], left.ranks[k + 1], extra[k + 1]
         to = shift(pointer(data), left.offsets[k])
