@@ -20,12 +20,13 @@ import random
 import sys
 import threading
 from contextlib import ExitStack, suppress
+from operator import index
 from types import SimpleNamespace
 from unittest import mock
 
 import numpy as np
 
-# Threads that hand over by locks take 13 us a thread and barrier, greenlets 2.
+# Python threads could hand over by locks, but that takes several times as long.
 from greenlet import getcurrent, greenlet
 from simulator_arrays import (
     BoundsError,
@@ -141,6 +142,8 @@ class Simulator:
         hints = []
         args = [arg.to_device(hints) if isinstance(arg, ArgHint) else arg for arg in args]
         args = [arg._ary if isinstance(arg, FakeCUDAArray) else arg for arg in args]
+        # As a GPU takes it; of Python's kind it would stay float32 when multiplied with float32.
+        args = [np.float64(arg) if arg.__class__ is float else arg for arg in args]
         sizes = normalize_kernel_dimensions(kernel.grid_dim, kernel.block_dim)
         make_launch = functools.partial(Launch, kernel.fn, *sizes, self.order, self.seed)
         if self.recorded:
@@ -156,7 +159,7 @@ def run_recorded(make_launch, args):
     try:
         make_launch(RecordedArrays()).run(args)
     except Conflict as conflict:
-        # Lines are not recorded, that would double the time: the launch is repeated to see them.
+        # Lines are not recorded, as that slows down every use: they are seen in a second run.
         for array, values in before:
             if array.flags.writeable:
                 array[:] = values
@@ -237,7 +240,8 @@ class Launch:
         raise DivergenceError(f"kernel {self}: diverging barriers{''.join(others)}")
 
 
-# Greenlets that wait for a kernel: to make one takes 10 us. They belong to a Python thread.
+# Greenlets that wait for a kernel, as making one takes longer than many kernels run. A greenlet
+# belongs to a Python thread.
 pool = threading.local()
 
 
@@ -272,20 +276,20 @@ def as_dtype(dtype):
     return np.dtype(numpy_support.as_dtype(dtype) if isinstance(dtype, types.Type) else dtype)
 
 
-def shared_array(size, dtype):
+def shared_array(shape, dtype):
     frame, arrays = sys._getframe(1), state.launch.shared
     # A call in the source makes one array; but functions that a factory made share their source.
     jitted = frame.f_back.f_locals.get("jitted")
     key = jitted, id(frame.f_code), frame.f_lasti
     if key not in arrays:
         made = frame.f_code, frame.f_lasti
-        arrays[key] = state.launch.arrays.shared(size, as_dtype(dtype), made)
+        arrays[key] = state.launch.arrays.shared(index(shape), as_dtype(dtype), made)
     return arrays[key]
 
 
-def local_array(size, dtype):
-    frame = sys._getframe(1)
-    return state.launch.arrays.local(size, as_dtype(dtype), (frame.f_code, frame.f_lasti))
+def local_array(shape, dtype):
+    made = sys._getframe(1).f_code, sys._getframe(1).f_lasti
+    return state.launch.arrays.local(index(shape), as_dtype(dtype), made)
 
 
 CUDA = {

@@ -78,6 +78,23 @@ def test_a_dropped_barrier_is_a_race():
 
 
 @cuda.jit
+def race_once(a):
+    t = cuda.threadIdx.x
+    is_new = a[t] == 0.0
+    cuda.syncthreads()
+    a[t] += 1.0
+    cuda.syncthreads()
+    if is_new:
+        a[0] = 1.0
+
+
+def test_a_race_is_found_again_from_what_the_arrays_held_before():
+    race_once[1, T](np.ones(T))
+    with pytest.raises(RaceError, match=r"element 0\n(?s:.*)element 0\n"):
+        race_once[1, T](zeros())
+
+
+@cuda.jit
 def sum_of_shared(a, out):
     tile = cuda.shared.array(T, float64)
     t = cuda.threadIdx.x
@@ -346,7 +363,7 @@ def test_an_index_must_be_within_the_array():
 def shared_and_local(i, j):
     tile = cuda.shared.array(T, float64)
     tile[i] = 1.0
-    sums = cuda.local.array(4, float64)
+    sums = cuda.local.array(shape=4, dtype=float64)
     sums[j] = 1.0
 
 
@@ -457,6 +474,12 @@ def test_what_a_plain_launch_was_given_counts_as_written(order):
     a = cuda.device_array_like(zeros())
     with Simulator(recorded=False, order=order):
         fill[1, T](a)
+    copy[1, T](a, zeros(), 0)
+
+
+def test_what_is_written_as_another_type_counts_as_written():
+    a = cuda.device_array(T)
+    fill[2, T](a.view(np.float32))
     copy[1, T](a, zeros(), 0)
 
 
@@ -594,6 +617,19 @@ def test_elements_have_the_type_of_their_array(order, dtype, recorded):
     assert set(types_seen[2::3]) == {np.dtype(np.int32)}
 
 
+def test_a_number_given_to_a_kernel_is_float64():
+    @cuda.jit
+    def scale(a, factor):
+        a[0] = 1 / factor
+        types_seen.append((factor * a[1]).dtype)
+
+    a = np.zeros(2, np.float32)
+    types_seen.clear()
+    scale[1, 1](a, 0.0)
+    assert a[0] == np.inf
+    assert types_seen == [np.float64]
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("recorded", [True, False])
 def test_math_is_that_of_a_gpu(order, dtype, recorded):
@@ -616,9 +652,11 @@ def test_math_is_that_of_a_gpu(order, dtype, recorded):
         for i in range(len(values)):
             types_seen.append(values[i].dtype)
             out[i] = values[i]
+        types_mixed.append(math.copysign(a[0], 1.0).dtype)
         assert math.isfinite(a[0])
         assert not math.isfinite(values[2])
 
+    types_mixed = []
     a, out = np.array([3, 2, 1e200 if dtype is np.float64 else 1e30], dtype), np.zeros(11, dtype)
     types_seen.clear()
     with Simulator(recorded=recorded, order=order):
@@ -626,6 +664,7 @@ def test_math_is_that_of_a_gpu(order, dtype, recorded):
     inf, root = np.inf, np.sqrt(dtype(3))
     assert_array_equal(out, [0.75, 3, inf, root, np.nan, -3, -inf, inf, 9, inf, inf])
     assert set(types_seen) == {np.dtype(dtype)}
+    assert types_mixed == [np.float64]
     with pytest.raises(ValueError, match=r"math domain error|nonnegative"):
         math.sqrt(-1.0)
 
@@ -677,6 +716,14 @@ def test_arguments_that_a_kernel_could_not_take():
     a = zeros()
     with pytest.raises(TypeError, match="argument 'b' shares memory with items of another size"):
         copy_shifted[1, 1](a, a.view(np.float32))
+
+
+def test_a_host_array_may_be_read_only():
+    a = zeros()
+    a.flags.writeable = False
+    copy[1, T](a, zeros(), 0)
+    with pytest.raises(ValueError, match="read-only"):
+        fill[1, T](a)
 
 
 def test_hints_copy_as_they_say():
