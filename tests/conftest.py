@@ -3,8 +3,7 @@ from pathlib import Path
 
 import hypothesis
 import pytest
-from devices import IS_SIMULATED, StandIn
-from simulator import Simulator
+from devices import IS_SIMULATED, SIMULATOR, StandIn
 
 from ttexm import device
 
@@ -25,8 +24,7 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("simulator" if IS_SIMULATED else "ttexm")
 
 if IS_SIMULATED:
-    # Kernels run with an eye on races, barriers, bounds and garbage, in the order of a shuffle.
-    Simulator(order="shuffled").install()
+    SIMULATOR.install()
 
 NOT_SIMULATED = {
     "large": "too large for the CUDA simulator",

@@ -7,6 +7,7 @@ from types import ModuleType
 
 import numpy as np
 import pytest
+from simulator import Simulator
 
 from ttexm.kernels import cpu
 from ttexm.kernels.layout import Batch
@@ -14,6 +15,9 @@ from ttexm.kernels.samples import Samples
 
 # numba.cuda's simulator runs kernels in Python, at about a million element operations a second.
 IS_SIMULATED = os.environ.get("NUMBA_ENABLE_CUDASIM", "0") not in ("", "0")
+
+# Kernels run with an eye on races, barriers, bounds and garbage, in the order of a shuffle.
+SIMULATOR = Simulator(order="shuffled")
 
 # What goes to a batch's or a manifold's device; the rest of a kernel set is dense algebra.
 PLACED = (

@@ -8,6 +8,7 @@ of samples alone.
 """
 
 import math
+from contextlib import ExitStack
 from functools import cached_property
 
 import numpy as np
@@ -121,7 +122,10 @@ class Held:
             yield 0, self.resident
             return
         stream, ahead = cuda.stream(), None
-        with cuda.pinned(self.batch.values, self.batch.codes):
+        with ExitStack() as pinned:
+            for array in (self.batch.values, self.batch.codes):
+                if len(array):
+                    pinned.enter_context(cuda.pinned(array))
             for start in range(0, self.m, self.part):
                 now = ahead or self._send(start, min(start + self.part, self.m), stream)
                 stream.synchronize()
@@ -225,13 +229,22 @@ class Gradient:
         fits = max(SEGMENT, int(min(free_bytes(), 2**62) // bonds) // SEGMENT * SEGMENT)
         is_single = self.held.resident is not None and self.m <= fits
         if callable(g) and not is_single:
-            g = g(*contract(self.left, np.zeros(len(self.left.sizes), np.bool_), self.held, self.m,
-                            self.period))  # fmt: skip
+            g = g(*self._predictions())
         for start, part in self.held.parts():
             chosen = g if callable(g) else send(g[start : start + part.m], self.dtype)
             for first in range(0, part.m, fits):
                 self._add(part, start, first, min(first + fits, part.m), chosen)
         return None
+
+    def _predictions(self):
+        """f and its powers, from the right, as a single pass has them: the same bits."""
+        found = [
+            Partials(self.trains[1], self.cores[1], self.R, self.dense, part, self.period)
+            .run(0, part.m, reverse=True)
+            .values()
+            for _, part in self.held.parts()
+        ]
+        return tuple(np.concatenate(arrays) for arrays in zip(*found, strict=True))
 
     def _add(self, part, offset, start, stop, g):
         """Samples start .. stop - 1 of a part that begins with sample `offset` of all."""

@@ -320,7 +320,6 @@ def _decompose(M, p, w, r, share, U, like, small, work):
         if rank < r and turned[c] > (EPSILON * EPSILON) * longest:
             for i in range(k):
                 R[i * r + rank] = columns[c * k + i] / math.sqrt(turned[c])
-    cuda.syncthreads()
     fill(U, p * r, 0.0)
     add_strided_product(U, r, Q, k, 1, R, r, p, k, r)
     # Directions that M does not have are completed to an orthonormal basis.

@@ -212,7 +212,6 @@ def make_deltas(R: int, dtype: str, lanes: int):
             for e in range(16):
                 acc[e] = number(0)
             for u0 in range(0, count, staged):
-                cuda.syncthreads()  # others may still read what is staged
                 for u in range(t, staged, threads):
                     weights[u], places[u], powers[u] = number(0), 0, 0
                     if u0 + u < count:
