@@ -42,6 +42,7 @@ def pytest_collection_modifyitems(items):
 @pytest.fixture
 def stand_in(monkeypatch):
     """A kernel set for device="cuda" that needs no GPU, and counts what it is asked for."""
+    monkeypatch.delenv("TTEXM_DEVICE", raising=False)
     kernels = StandIn()
     monkeypatch.setitem(device._sets, "cuda", kernels)
     return kernels

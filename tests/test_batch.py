@@ -180,7 +180,8 @@ def test_what_is_made_of_a_batch_stays_on_its_device(stand_in):
 
 
 def test_mini_batches_are_taken_on_the_device(stand_in):
-    here, there = here_and_there()
+    # Two batches, so that the second knows nothing from the first.
+    (here, _), (_, there) = here_and_there(), here_and_there()
     rows = np.random.default_rng(0).integers(0, 500, 100)
     W, g = Manifold(here.shape, 3).random_point(0), np.linspace(-1, 1, 50)
     expected, results = [], []

@@ -335,7 +335,6 @@ def test_a_fitted_model_is_bound_to_no_device(stand_in, monkeypatch):
 
 
 def test_the_device_may_be_left_open(stand_in, monkeypatch):
-    monkeypatch.delenv("TTEXM_DEVICE", raising=False)
     for has_gpu in (False, True):
         monkeypatch.setattr(device, "_has_gpu", lambda has_gpu=has_gpu: has_gpu)
         model = ExMRegressor(device="auto", tol=1e-2, **GIVEN).fit(X[:200], PRODUCT[:200])

@@ -438,6 +438,8 @@ def test_a_manifold_computes_on_its_device(stand_in):
     assert here == there
     assert repr(there) == repr(here)[:-1] + ", on cuda)"
     expected = results_of(here, batch)
+    # The same random points on all devices, so by the same kernels.
+    assert_array_equal(here.random_point(0)._train.data, there.random_point(0)._train.data)
     assert not stand_in.calls
     for placed in (batch, batch.to("cuda")):
         with stand_in.alone():
