@@ -304,13 +304,14 @@ def count(module, piece):
 def work_of_tiles():
     """Numbers that need every part of the kernels over samples."""
     found, m = [], 40
-    for rank, factor in ((3, 1.0), (7, 1.0), (6, 2.0**200)):  # the last leaves the middle range
-        batch = mixed_batch((2, 3, 2, 3), m, np.float64)
-        train = train_of(batch.shape, rank, np.float64)
-        train = train._replace(data=factor * train.data)
-        g = np.full(m, factor**-4)
-        found += [gpu.core_gradient(train, gpu.hold(batch._batch, m), m, g, 1) * factor]
-        found += results(batch, train, g)[1][:2] if factor > 1 else results(batch, train, g)[1]
+    batch, dense = mixed_batch((2, 3, 2, 3), m, np.float64), np.zeros(4, np.bool_)
+    for rank in (3, 7):
+        found += results(batch, train_of(batch.shape, rank, np.float64), np.ones(m))[1]
+    # Partial products that leave the middle range at every core.
+    train, held = train_of(batch.shape, 6, np.float64), gpu.hold(batch._batch, m)
+    train = train._replace(data=2.0**300 * train.data)
+    found += gpu.contract(train, dense, held, m, 1)
+    found.append(gpu.core_gradient(train, held, m, np.full(m, 2.0**-900), 1))
     numeric = RankOneBatch.from_columns(np.random.default_rng(0).standard_normal((m, 3)))
     gauge = cpu.identity_gauge(train_of((2, 2, 2), 3, np.float64))
     assert gauge.identity.any()
