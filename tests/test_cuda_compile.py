@@ -135,7 +135,7 @@ def test_ptxas_is_looked_for_beside_nvvm_of_both_layouts(tmp_path):
 def test_an_nvvm_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(cuda_build, "_ptxas", lambda: ("/bin/ptxas", "13.3"))
     with pytest.raises(RuntimeError, match=r"NVVM is of CUDA 13\.4, /bin/ptxas of CUDA 13\.3: "):
-        cuda_build.assemble("// Cuda compilation tools, release 13.4, V13.4.92", "sm_80")
+        cuda_build.assemble("// Cuda compilation tools, release 13.4, V13.4.92", (8, 0))
 
 
 def test_the_simulator_compiles_nothing(monkeypatch):
