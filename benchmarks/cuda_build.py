@@ -34,7 +34,7 @@ class Build(NamedTuple):
     opcodes: frozenset  # of the PTX, without their types: "fma", "ld", "bar" ..
     registers: int
     barriers: int
-    shared: int
+    shared: int  # static, as ptxas says, and dynamic, as launched
     constant: int
     stack: int
     spill_stores: int
@@ -152,17 +152,20 @@ def build(variant, capabilities=CAPABILITIES) -> list[Build]:
             for capability in capabilities:
                 (ptx,) = library.get_asm_strs(cc=capability)
                 made.append((capability, ptx, pool.submit(assemble, ptx, capability)))
-            return [
-                Build(
-                    variant.name, variant.rank, variant.dtype, variant.threads, capability,
-                    target=re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1],
-                    opcodes=parse_opcodes(ptx),
-                    **parse_log(log.result()),
-                )
-                for capability, ptx, log in made
-            ]  # fmt: skip
+            return [_report(variant, *of_one) for of_one in made]
     except Exception as error:  # numba's own errors do not all survive the way between processes
         raise RuntimeError(f"{describe(variant)} does not compile: {error}") from error
+
+
+def _report(variant, capability, ptx, log):
+    found = parse_log(log.result())
+    found["shared"] += variant.dynamic_shared
+    return Build(
+        variant.name, variant.rank, variant.dtype, variant.threads, capability,
+        target=re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1],
+        opcodes=parse_opcodes(ptx),
+        **found,
+    )  # fmt: skip
 
 
 def _lower(variant, capability):

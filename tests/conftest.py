@@ -2,6 +2,10 @@ import os
 from pathlib import Path
 
 import hypothesis
+import pytest
+from devices import IS_SIMULATED, StandIn
+
+from ttexm import device
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 if DATA.is_dir():
@@ -14,4 +18,27 @@ hypothesis.settings.register_profile(
     max_examples=60,
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
-hypothesis.settings.load_profile("ttexm")
+hypothesis.settings.register_profile(
+    "simulator", hypothesis.settings.get_profile("ttexm"), max_examples=6
+)
+hypothesis.settings.load_profile("simulator" if IS_SIMULATED else "ttexm")
+
+NOT_SIMULATED = {
+    "large": "too large for the CUDA simulator",
+    "cpu": "about the CPU alone, which the CUDA simulator leaves as it is",
+}
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        for name, reason in NOT_SIMULATED.items():
+            if IS_SIMULATED and item.get_closest_marker(name):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A kernel set for device="cuda" that needs no GPU, and counts what it is asked for."""
+    kernels = StandIn()
+    monkeypatch.setitem(device._sets, "cuda", kernels)
+    return kernels

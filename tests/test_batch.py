@@ -1,12 +1,18 @@
-"""RankOneBatch: what its vectors are, whatever it was made of."""
+"""RankOneBatch: what its vectors are, whatever it was made of, and where they are."""
+
+import copy
+import pickle
+from contextlib import nullcontext
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
+from problems import mixed_batch
 from strategies import batches, dtypes, seeds, shapes
 
-from ttexm import RankOneBatch
+from ttexm import Manifold, RankOneBatch, TTTensor, device
 from ttexm.kernels.layout import CATEGORY, NUMERIC
 
 
@@ -94,8 +100,9 @@ def test_a_batch_keeps_its_own_copy():
 def test_integers_become_floats_and_repr_is_short():
     batch = RankOneBatch.from_columns(np.arange(6).reshape(3, 2))
     assert batch.dtype == np.float64
+    batch = batch.to("cpu")
     assert repr(batch) == "RankOneBatch(3 samples, shape (2, 2), float64)"
-    wide = RankOneBatch.from_columns(np.ones((1, 1000)))
+    wide = RankOneBatch.from_columns(np.ones((1, 1000))).to("cpu")
     assert repr(wide) == "RankOneBatch(1 samples, 1000 modes, float64)"
     assert batch.astype(np.float64) is batch
 
@@ -114,3 +121,117 @@ def test_scaling_leaves_constants_alone(batch):
 def test_sparse_matrices_hold_the_vectors(batch):
     for k in range(batch.ndim):
         assert_array_equal(batch.matrix(k).toarray(), batch.vectors(k))
+
+
+# -- devices ------------------------------------------------------------------------------------
+
+
+def assert_same(batch, other):
+    assert batch.shape == other.shape
+    assert batch.dtype == other.dtype
+    for k in range(batch.ndim):
+        assert_array_equal(batch.vectors(k), other.vectors(k))
+
+
+def here_and_there(m=500, dtype=np.float64):
+    here = mixed_batch(np.random.default_rng(0), m, dtype).to("cpu")
+    return here, here.to("cuda")
+
+
+def test_a_batch_is_copied_to_a_device_once_and_not_before_it_is_used(stand_in):
+    here, there = here_and_there()
+    assert (here.device, there.device) == ("cpu", "cuda")
+    assert here.to("cuda") is there
+    assert there.to("cuda") is there
+    assert here.to("cpu") is here
+    assert there.to("cpu")._batch is there._batch is here._batch
+    assert repr(there) == "RankOneBatch(500 samples, shape (2, 2, 4, 4, 3), float64, on cuda)"
+    assert not stand_in.calls
+    W = TTTensor.random(here.shape, 3, seed=0)
+    expected = W.contract(here), W.log_contract(here), W.compile().contract(here)
+    with stand_in.alone():
+        for batch, where in ((there, None), (there, "cuda"), (here, "cuda")):
+            assert_array_equal(W.contract(batch, where), expected[0])
+            assert_array_equal(W.log_contract(batch, device=where), expected[1])
+            assert_array_equal(W.compile().contract(batch, device=where), expected[2])
+    assert stand_in.calls["hold"] == 1
+    assert stand_in.calls["contract"] == 9
+    assert_array_equal(W.contract(there, device="cpu"), expected[0])
+    assert stand_in.calls["contract"] == 9
+
+
+def test_what_is_made_of_a_batch_stays_on_its_device(stand_in):
+    here, there = here_and_there()
+    rows = np.arange(7, 430, 3)
+    for make in (
+        lambda batch: batch.astype(np.float32),
+        lambda batch: batch.scaled(0.5),
+        lambda batch: batch[rows],
+        lambda batch: batch[rows][:50],
+        lambda batch: batch[rows].astype(np.float32),
+        lambda batch: batch.astype(np.float32)[rows].scaled(0.5),
+        lambda batch: RankOneBatch.join([batch, batch]),
+    ):
+        made = make(there)
+        assert made.device == "cuda"
+        assert_same(made, make(here))
+        W = TTTensor.random(made.shape, 2, seed=0).astype(made.dtype)
+        assert_array_equal(W.contract(made), W.contract(make(here)))
+
+
+def test_mini_batches_are_taken_on_the_device(stand_in):
+    here, there = here_and_there()
+    rows = np.random.default_rng(0).integers(0, 500, 100)
+    W, g = Manifold(here.shape, 3).random_point(0), np.linspace(-1, 1, 50)
+    expected, results = [], []
+    for batch, found in ((here, expected), (there, results)):
+        manifold = Manifold(W.shape, 3, batch.device)
+        with stand_in.alone() if batch is there else nullcontext():
+            for dtype in (np.float64, np.float32):
+                point = TTTensor(W.to_cores()).astype(dtype)
+                part = batch[rows][20:70]
+                found += [point.contract(part), manifold.gradient(point, part, g)._data]
+                found += point.core_gradient(part, g)
+                found.append(manifold.gradient(point, part, np.sin)._data)
+    assert "_batch" not in vars(part)
+    for one, other in zip(expected, results, strict=True):
+        assert_array_equal(one, other)
+    assert stand_in.calls["hold"] == 2  # one a precision
+    assert stand_in.calls["take"] == 6  # two for each part, and for the second in single precision
+    assert_same(part, here[rows][20:70])
+
+
+@pytest.mark.parametrize(
+    "again", [lambda x: pickle.loads(pickle.dumps(x)), copy.copy, copy.deepcopy]
+)
+def test_batches_can_be_stored_and_copied(stand_in, again):
+    here, there = here_and_there()
+    W = TTTensor.random(here.shape, 3, seed=0)
+    for batch in (here, there, there[:20]):
+        expected = W.contract(batch)
+        restored = again(batch)
+        assert "_held" not in vars(restored)
+        assert restored.device == batch.device
+        assert_same(restored, batch)
+        assert_array_equal(W.contract(restored), expected)
+
+
+def test_a_stored_batch_can_be_read_where_its_device_is_not(stand_in, monkeypatch):
+    here, there = here_and_there()
+    stored = pickle.dumps(there)
+    monkeypatch.delitem(device._sets, "cuda")
+    monkeypatch.setattr(device, "_trouble", lambda: "there is no GPU here")
+    restored, W = pickle.loads(stored), TTTensor.random(here.shape, 3, seed=0)
+    with pytest.raises(RuntimeError, match="there is no GPU here"):
+        W.contract(restored)
+    assert_array_equal(W.contract(restored.to("cpu")), W.contract(here))
+
+
+def test_batches_of_different_devices_are_not_joined(stand_in):
+    here, there = here_and_there()
+    message = (
+        r"batches\[0\] is on 'cpu', batches\[1\] on 'cuda'; bring one to the other's with `to`"
+    )
+    with pytest.raises(ValueError, match=message):
+        RankOneBatch.join([here, there])
+    assert RankOneBatch.join([here.to("cuda"), there]).device == "cuda"

@@ -93,6 +93,22 @@ def test_equal_seeds_give_equal_bits(dtype):
     assert one.dtype == np.float64
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("rows", [None, 500])
+def test_boosts_are_fitted_on_the_device(stand_in, rows, dtype):
+    W, batch, objective = two_products(1000)
+    solver = Boosting(boost_rank=2, boost_sweeps=2, rows=rows, dtype=dtype)
+    here = start(solver, W, batch.to("cpu"), objective)
+    here.iterate()
+    with stand_in.alone():
+        there = start(solver, W, batch.to("cuda"), objective)
+        there.iterate()
+    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    # The whole batch once in each precision; what a sweep takes of it is taken there.
+    assert stand_in.calls["hold"] == (1 if dtype == np.float64 else 2)
+    assert stand_in.calls["take"] == (0 if rows is None else 3)
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -142,6 +142,20 @@ def test_an_overflow_ends_in_the_best_model_and_a_warning(method, batch_size):
     assert np.isfinite(best._train.data).all()
 
 
+@pytest.mark.parametrize("batch_size", [None, 40])
+@pytest.mark.parametrize("method", ["adam", "sgd"])
+def test_derivatives_are_taken_on_the_device(stand_in, method, batch_size):
+    W, batch, objective = problem()
+    here = start(Cores(method, batch_size=batch_size), W, batch.to("cpu"), objective)
+    here.iterate()
+    with stand_in.alone():
+        there = start(Cores(method, batch_size=batch_size), W, batch.to("cuda"), objective)
+        there.iterate()
+    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert stand_in.calls["core_gradient"] > 0
+    assert stand_in.calls["hold"] == 1
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

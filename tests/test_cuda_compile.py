@@ -76,6 +76,7 @@ def test_faults_are_seen():
     for build in builds:
         assert (build.opcodes & FORBIDDEN == set()) == (build.name in ("on_the_stack", "sound"))
         assert (build.stack > 0) == (build.name == "on_the_stack")
+        assert build.shared == 1024 + (512 if build.name == "sound" else 0)
 
 
 def test_the_log_of_ptxas_is_read_whole():

@@ -176,8 +176,10 @@ CASES = [
     (lambda: XI * XI, TypeError, "unsupported operand type"),
     (lambda: XI / 0, ZeroDivisionError, "A TangentVector cannot be divided by zero."),
     # devices
-    (lambda: device.get("tpu"), ValueError, "device must be 'auto' or 'cpu', got 'tpu'."),
-    (lambda: device.get("cuda"), RuntimeError, "device='cuda' is not available in this version"),
+    (lambda: device.get("tpu"), ValueError, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'."),
+    (lambda: BATCH.to("tpu"), ValueError, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'."),
+    (lambda: W.contract(BATCH, device="tpu"), ValueError, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'."),
+    (lambda: Manifold((2, 2), 1, device="tpu"), ValueError, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'."),
 ]  # fmt: skip
 
 

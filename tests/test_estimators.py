@@ -1,5 +1,7 @@
 """The estimators: what they find, and what they refuse."""
 
+import pickle
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,7 +10,7 @@ from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import log_loss
 
-from ttexm import ExMClassifier, ExMRegressor, TTTensor
+from ttexm import ExMClassifier, ExMRegressor, TTTensor, device
 from ttexm.features import Polynomial, Trigonometric
 from ttexm.losses import Logistic
 from ttexm.solvers import named
@@ -255,6 +257,100 @@ def test_columns_can_have_maps():
     assert model.score(A, y) > 0.99
 
 
+# -- devices --------------------------------------------------------------------------------------
+
+
+def both_ways(make, X, y, **arguments):
+    """The model as it is fitted on the CPU, and on the device."""
+    here = make(device="cpu").fit(X, y, **arguments)
+    there = make(device="cuda").fit(X, y, **arguments)
+    assert (here.device_, there.device_) == ("cpu", "cuda")
+    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+    return here, there
+
+
+def test_settings_are_chosen_and_predictions_made_on_the_device(stand_in):
+    y = np.where(PRODUCT + X[:, 1] > 0, "yes", "no")
+    here, there = both_ways(
+        lambda **where: ExMClassifier(random_state=0, **where), X[:200], y[:200]
+    )
+    assert stand_in.calls["Samples"] > 10
+    assert stand_in.calls["take"] == 0  # folds have their own rows there, not all of them
+    stand_in.calls.clear()
+    assert_array_equal(there.predict_proba(X), here.predict_proba(X))
+    assert stand_in.calls == {"hold": 1, "contract": 1}
+
+
+@pytest.mark.parametrize("solver", named.NAMED)
+@pytest.mark.filterwarnings("ignore:Training stopped at max_iter")
+def test_every_solver_runs_on_the_device(stand_in, solver):
+    y = np.stack([X[:, 0] * X[:, 1], X[:, 2]], axis=1)[:300]
+    for targets in (y[:, 0], y):
+        here, there = both_ways(
+            lambda **where: ExMRegressor(solver=solver, max_iter=2, **GIVEN, **where),
+            X[:300], targets,
+        )  # fmt: skip
+        stand_in.calls.clear()
+        assert_array_equal(there.predict(X), here.predict(X))
+        assert stand_in.calls == {"hold": 1, "contract": targets.ndim}
+
+
+def test_validation_and_further_fits_are_on_the_device(stand_in):
+    y = np.where(X[:, 0] + X[:, 1] * X[:, 2] > 0, 1, 0)
+    settings = GIVEN | {"max_iter": 3, "tol": 0.0, "n_iter_no_change": 3, "warm_start": True}
+
+    def make(**where):
+        return ExMClassifier(**settings, **where)
+
+    for arguments in ({}, {"eval_set": (X[300:600], y[300:600])}):
+        with pytest.warns(ConvergenceWarning):
+            models = both_ways(make, X[:300], y[:300], **arguments)
+        # Each contraction is one of the validation rows: the objective comes from the sweeps.
+        assert (stand_in.calls["contract"] > 0) == bool(arguments)
+    for model in models:
+        with pytest.warns(ConvergenceWarning):
+            model.fit(X[:600], y[:600])
+        model.partial_fit(X[600:], y[600:])
+    here, there = models
+    assert stand_in.calls["gradient"] > 0
+    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+    # The device can be changed between two fits.
+    here.set_params(device="cuda").partial_fit(X[:300], y[:300])
+    there.set_params(device="cpu").partial_fit(X[:300], y[:300])
+    assert (here.device_, there.device_) == ("cuda", "cpu")
+    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+
+
+def test_a_fitted_model_is_bound_to_no_device(stand_in, monkeypatch):
+    model = ExMRegressor(device="cuda", tol=1e-2, **GIVEN).fit(X[:300], PRODUCT[:300])
+    expected, stored = model.predict(X), pickle.dumps(model)
+    assert b"devices" not in stored  # where the stand-in's data are defined
+    monkeypatch.delitem(device._sets, "cuda")
+    monkeypatch.setattr(device, "_trouble", lambda: "there is no GPU here")
+    again = pickle.loads(stored)
+    with pytest.raises(RuntimeError, match="there is no GPU here"):
+        again.predict(X)
+    assert_array_equal(again.set_params(device="cpu").predict(X), expected)
+    assert again.device_ == "cuda"
+
+
+def test_the_device_may_be_left_open(stand_in, monkeypatch):
+    monkeypatch.delenv("TTEXM_DEVICE", raising=False)
+    for has_gpu in (False, True):
+        monkeypatch.setattr(device, "_has_gpu", lambda has_gpu=has_gpu: has_gpu)
+        model = ExMRegressor(device="auto", tol=1e-2, **GIVEN).fit(X[:200], PRODUCT[:200])
+        assert model.device_ == ("cuda" if has_gpu else "cpu")
+        assert model.device == "auto"
+    model = ExMRegressor(device=None, tol=1e-2, **GIVEN)
+    assert model.fit(X[:200], PRODUCT[:200]).device_ == "cpu"
+    monkeypatch.setenv("TTEXM_DEVICE", "cuda")
+    assert model.fit(X[:200], PRODUCT[:200]).device_ == "cuda"
+    stand_in.calls.clear()
+    assert model.set_params(device="cpu").fit(X[:200], PRODUCT[:200]).device_ == "cpu"
+    model.predict(X)
+    assert not stand_in.calls
+
+
 CASES = [
     ({"rank": 0}, "rank must be 'auto' or an integer of at least 1, got 0."),
     ({"alpha": -1.0}, "alpha must be 'auto' or at least 0, got -1.0."),
@@ -276,7 +372,7 @@ CASES = [
         "init must be one of auto, linear, screened, random_linear, gaussian, or a",
     ),
     ({"features": 3}, "features must be 'auto', a FeatureMap, or a dict of them by column, got 3."),
-    ({"device": "tpu"}, "device must be 'auto' or 'cpu', got 'tpu'."),
+    ({"device": "tpu"}, "device must be 'auto', 'cpu' or 'cuda', got 'tpu'."),
 ]
 
 

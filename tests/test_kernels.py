@@ -9,6 +9,7 @@ import threading
 import naive
 import numpy as np
 import pytest
+from devices import IS_SIMULATED
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -19,6 +20,8 @@ from ttexm import Manifold, RankOneBatch, TTTensor
 from ttexm.kernels import cpu, threads, workspace
 
 GUARD = 64
+# Tiles come in 8, 4, 3, 2 and 1 rows and columns; remainders of all sizes must fit together.
+RANKS = (1, 4, 5, 9) if IS_SIMULATED else range(1, 14)
 
 
 @pytest.fixture
@@ -43,6 +46,7 @@ def guarded(monkeypatch):
     assert not taken
 
 
+@pytest.mark.cpu
 def test_retraction_at_full_rank_reads_no_scratch_that_it_has_not_written(monkeypatch):
     def take(role, n, dtype):
         array = workspace.aligned(n, dtype)
@@ -57,6 +61,7 @@ def test_retraction_at_full_rank_reads_no_scratch_that_it_has_not_written(monkey
     assert (moved - W - xi.to_tensor()).norm() < 1e-12
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 2, 3, 5, 8, 9, 16, 17])
 @pytest.mark.parametrize("shape", [(2,) * 7, (3, 1, 4, 2), (5,), (2, 30, 2, 3), (1, 1, 1)])
@@ -90,12 +95,11 @@ def test_kernels_stay_within_their_scratch(guarded, shape, rank, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("kind", ["columns", "vectors", "codes", "indices"])
-@pytest.mark.parametrize("r0", range(1, 14))
+@pytest.mark.parametrize("r0", RANKS)
 def test_every_pair_of_ranks(r0, kind, dtype):
-    # Tiles come in 8, 4, 3, 2 and 1 rows and columns; remainders of all sizes must fit together.
     rng = np.random.default_rng(r0)
     n, m = 3, 61
-    for r1 in range(1, 14):
+    for r1 in RANKS:
         cores = [rng.standard_normal(s) for s in ((1, n, r0), (r0, n, r1), (r1, n, 1))]
         W = TTTensor(cores).astype(dtype)
         make = {
@@ -111,7 +115,7 @@ def test_every_pair_of_ranks(r0, kind, dtype):
         assert_allclose(W.inner(W), (naive.full(cores) ** 2).sum(), rtol=1e4 * np.finfo(dtype).eps)
 
 
-@pytest.mark.parametrize("rank", range(1, 14))
+@pytest.mark.parametrize("rank", RANKS)
 def test_gradients_of_every_rank(rank):
     rng = np.random.default_rng(rank)
     manifold = Manifold((4,) * 4, rank)
@@ -133,6 +137,7 @@ def test_gradients_of_every_rank(rank):
     assert (manifold.project(W, xi).to_tensor() - xi).norm() <= 1e-12 * np.linalg.norm(Z)
 
 
+@pytest.mark.cpu
 def test_tiles_of_512_bits_give_the_same_numbers(tmp_path):
     # This machine may not have them; LLVM splits them then. Lane arithmetic is what is tested.
     code = textwrap.dedent("""
@@ -169,6 +174,7 @@ def thread_counts():
     threads.set_num_threads(before)
 
 
+@pytest.mark.cpu
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [3, 8])
 def test_results_do_not_depend_on_the_number_of_threads(thread_counts, rank, dtype):
@@ -186,6 +192,7 @@ def test_results_do_not_depend_on_the_number_of_threads(thread_counts, rank, dty
             assert_array_equal(one, other)
 
 
+@pytest.mark.cpu
 def test_results_do_not_depend_on_the_threads_of_blas():
     from threadpoolctl import threadpool_limits
 
@@ -201,6 +208,7 @@ def test_results_do_not_depend_on_the_threads_of_blas():
         assert_array_equal(one, other)
 
 
+@pytest.mark.cpu
 def test_many_python_threads_at_once():
     rng = np.random.default_rng(0)
     manifold = Manifold((2,) * 15, 6)
@@ -221,6 +229,7 @@ def test_many_python_threads_at_once():
     assert not wrong
 
 
+@pytest.mark.cpu
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_can_compute(thread_counts):
@@ -234,6 +243,7 @@ def test_a_forked_child_can_compute(thread_counts):
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.cpu
 def test_an_error_in_a_thread_reaches_the_caller(thread_counts):
     threads.set_num_threads(2)
 
@@ -311,6 +321,7 @@ def test_samples_of_very_different_size_in_one_batch():
     assert_array_equal(signs, [1, 1, 1])
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_gradients_where_left_and_right_products_leave_the_range(dtype):
     # Left products near 2^-(d/4), right ones near 2^(d/4): out of range each, not their product.
@@ -358,6 +369,7 @@ def test_nan_and_inf_stay_visible():
 # -- size -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 def test_a_hundred_thousand_modes():
     d, r = 100_000, 3
     manifold = Manifold((2,) * d, r)
@@ -403,6 +415,7 @@ def test_the_extent_of_numbers():
             assert cpu.extent(np.array(numbers, dtype)) == extent
 
 
+@pytest.mark.cpu
 def test_set_num_threads_checks_its_argument():
     with pytest.raises(TypeError, match="number of threads must be an int"):
         ttexm.set_num_threads(2.0)

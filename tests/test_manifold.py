@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
+from problems import mixed_batch
 from strategies import DTYPES, batches, feature_vectors, seeds, shapes, tensors
 
 from ttexm import Manifold, RankOneBatch, TTTensor, allclose
+from ttexm.kernels import cpu
 
 
 @st.composite
@@ -203,6 +205,7 @@ def test_gradient_matches_finite_differences(three, seed):
     assert abs(difference / (2 * step) - xi.inner(direction)) <= 1e-5 * scale
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("rank", [1, 2, 3, 4, 7, 8, 16])
 def test_large_batches_take_the_identity_gauge_and_agree(rank, dtype):
@@ -235,6 +238,7 @@ def test_large_batches_take_the_identity_gauge_and_agree(rank, dtype):
     assert_allclose(seen["f"], W.contract(batch), atol=eps * np.abs(seen["f"]).max())
 
 
+@pytest.mark.cpu
 def test_gradient_of_more_predictions_than_are_kept(monkeypatch):
     from ttexm.kernels import gradient
 
@@ -323,6 +327,7 @@ def test_retraction_to_and_from_the_zero_tensor():
     assert allclose(manifold.retract(nothing, xi), xi.to_tensor(), rtol=1e-12)
 
 
+@pytest.mark.large
 def test_a_descent_reaches_the_tensor():
     # Completion of a tensor from some of its entries: the whole of Manifold in a few lines.
     manifold = Manifold((6,) * 4, 2)
@@ -405,3 +410,60 @@ def test_inner_products_of_any_scale(power, squared):
     assert scaled.norm() == 2.0**power * xi.norm()
     assert_allclose(scaled.inner(2.0**-power * eta), xi.inner(eta), rtol=1e-12)
     assert_allclose(scaled.inner(scaled), squared, rtol=1e-12)
+
+
+# -- devices ------------------------------------------------------------------------------------
+
+
+def results_of(manifold, batch):
+    """What all operations on a manifold give, from a point whose gauges nobody has asked for."""
+    rng = np.random.default_rng(0)
+    W, W_new = (TTTensor.random(manifold.shape, manifold.ranks, seed) for seed in (0, 1))
+    Z = [TTTensor.random(manifold.shape, rank, rng) for rank in (2, 4)]
+    xi = manifold.random_tangent(W, seed=2)
+    vectors = [
+        xi,
+        manifold.project(W, Z[0]),
+        manifold.project(W, Z, weights=[2.0, -1.0]),
+        manifold.project(W, batch),
+        manifold.gradient(W, batch, np.sin),
+        manifold.transport(xi, W_new),
+    ]
+    return [vector._data for vector in vectors] + list(manifold.retract(W, xi).cores)
+
+
+def test_a_manifold_computes_on_its_device(stand_in):
+    batch = mixed_batch(np.random.default_rng(0), 70).to("cpu")
+    here, there = (Manifold(batch.shape, 3, device) for device in ("cpu", "cuda"))
+    assert here == there
+    assert repr(there) == repr(here)[:-1] + ", on cuda)"
+    expected = results_of(here, batch)
+    assert not stand_in.calls
+    for placed in (batch, batch.to("cuda")):
+        with stand_in.alone():
+            for one, other in zip(expected, results_of(there, placed), strict=True):
+                assert_array_equal(one, other)
+    # Two points, three tensors to project and one to bring over, two gradients, each time.
+    counts = {"both_gauges": 4, "fix_gauge": 2, "project_train": 8, "gradient": 4, "retract": 2}
+    assert stand_in.calls == counts | {"hold": 1}
+    for one, other in zip(expected, results_of(here, batch.to("cuda")), strict=True):
+        assert_array_equal(one, other)
+    assert stand_in.calls["gradient"] == 4
+
+
+def test_gauges_are_computed_once_by_who_asks_first(stand_in, monkeypatch):
+    by_cpu = []
+
+    def counted(*args, both_gauges=cpu.both_gauges):
+        by_cpu.append(args)
+        return both_gauges(*args)
+
+    monkeypatch.setattr(cpu, "both_gauges", counted)
+    here, there = (Manifold((2, 3, 4), 2, device) for device in ("cpu", "cuda"))
+    for order, expected in (((here, there), (1, 0)), ((there, here), (1, 1))):
+        W = TTTensor.random((2, 3, 4), 2, seed=0)
+        for manifold in (*order, *order):
+            xi = manifold.random_tangent(W, seed=0)
+            assert len(xi.deltas) == 3
+            manifold.retract(W, manifold.project(W, xi.to_tensor()))
+        assert (len(by_cpu), stand_in.calls["both_gauges"]) == expected

@@ -10,8 +10,7 @@ from problems import classes, problem, start, value_at
 from sklearn.exceptions import ConvergenceWarning
 from strategies import batches, feature_vectors, seeds, shapes
 
-from ttexm import Manifold, RankOneBatch, TTTensor, allclose
-from ttexm.kernels import cpu
+from ttexm import Manifold, RankOneBatch, TTTensor, allclose, device
 from ttexm.losses import Hinge, Logistic, Poisson, Squared
 from ttexm.objective import Objective
 from ttexm.solvers.descent import Samples
@@ -132,6 +131,7 @@ def test_momentum_keeps_its_share_of_the_last_step():
 # -- conjugate gradients --------------------------------------------------------------------------
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("line_search", ["exact", "armijo"])
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge(), Poisson()], ids=repr)
 def test_conjugate_gradients_lower_the_objective_in_every_iteration(loss, line_search):
@@ -148,6 +148,7 @@ def test_conjugate_gradients_lower_the_objective_in_every_iteration(loss, line_s
     assert values[-1] < 0.9 * values[0]
 
 
+@pytest.mark.large
 def test_conjugate_gradients_solve_least_squares():
     rng = np.random.default_rng(0)
     batch = RankOneBatch.from_columns(rng.standard_normal((400, 5)))
@@ -185,6 +186,7 @@ def test_a_minimum_is_where_conjugate_gradients_stay():
 # -- runs -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", STOCHASTIC)
 @pytest.mark.parametrize("batch_size", [None, 40])
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), Hinge()], ids=repr)
@@ -197,6 +199,7 @@ def test_an_automatic_rate_descends(method, batch_size, loss):
     assert value_at(run.tensor(), batch, objective) < 0.8 * before
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("batch_size", [100, None])
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 def test_an_automatic_rate_does_not_diverge_among_2_to_the_30_weights(loss, batch_size):
@@ -213,6 +216,7 @@ def test_an_automatic_rate_does_not_diverge_among_2_to_the_30_weights(loss, batc
         assert run.value < 1.0
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["cg", *STOCHASTIC])
 def test_several_outputs(method):
     W, batch, objective = classes()
@@ -223,6 +227,7 @@ def test_several_outputs(method):
     assert value_at(run.tensor(), batch, objective) < 0.9 * before
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("method", STOCHASTIC)
 def test_the_same_generator_gives_the_same_bits(method, dtype):
@@ -238,6 +243,7 @@ def test_the_same_generator_gives_the_same_bits(method, dtype):
     assert not allclose(tensors[0], tensors[2], rtol=1e-6)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["cg", *STOCHASTIC])
 def test_any_tensor_is_a_start(method):
     _, batch, objective = problem()
@@ -272,18 +278,20 @@ def test_a_start_near_the_ends_of_the_range_raises_nothing(method, size):
 def test_a_step_with_all_samples_takes_one_gradient_and_one_retraction(monkeypatch):
     W, batch, objective = problem()
     run, calls = start(Riemannian("sgd", 0.01), W, batch, objective), []
+    kernels = device.get(batch.device)
     for name in ("contract", "gradient", "project_train", "retract"):
-        kernel = getattr(cpu, name)
+        kernel = getattr(kernels, name)
 
         def counted(*args, name=name, kernel=kernel):
             calls.append(name)
             return kernel(*args)
 
-        monkeypatch.setattr(cpu, name, counted)
+        monkeypatch.setattr(kernels, name, counted)
     run.iterate()
     assert calls == ["retract", "gradient"]
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("method", ["cg", "sgd"])
 def test_adaptation_raises_a_rank_that_is_missing(method):
     rng = np.random.default_rng(0)
@@ -308,6 +316,7 @@ def test_adaptation_raises_a_rank_that_is_missing(method):
     assert run.tensor().rank == 1
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 @pytest.mark.parametrize("loss", [Squared(), Poisson()], ids=repr)
 @pytest.mark.parametrize("batch_size", [None, 40])
@@ -318,6 +327,37 @@ def test_an_overflow_ends_in_the_best_model_and_a_warning(method, batch_size, lo
     with pytest.warns(ConvergenceWarning, match="overflowed"):
         best = trainer.run(W, batch, objective)
     assert np.isfinite(best._train.data).all()
+
+
+@pytest.mark.parametrize("batch_size", [None, 40])
+@pytest.mark.parametrize("method", STOCHASTIC)
+@pytest.mark.parametrize("make", [problem, classes], ids=["one output", "three outputs"])
+def test_descent_is_on_the_device_of_the_batch(stand_in, method, batch_size, make):
+    W, batch, objective = make()
+    here = start(Riemannian(method, batch_size=batch_size), W, batch.to("cpu"), objective)
+    here.iterate()
+    with stand_in.alone():
+        there = start(Riemannian(method, batch_size=batch_size), W, batch.to("cuda"), objective)
+        there.iterate()
+    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert stand_in.calls["hold"] == 1
+    assert (stand_in.calls["take"] > 0) == (batch_size is not None)
+
+
+@pytest.mark.parametrize("adapt_every", [None, 1])
+def test_conjugate_gradients_are_on_the_device_of_the_batch(stand_in, adapt_every):
+    W, batch, objective = problem(Logistic(), m=300)
+    solver = Riemannian("cg", adapt_every=adapt_every)
+    here = start(solver, W, batch.to("cpu"), objective)
+    for _ in range(2):
+        here.iterate()
+    with stand_in.alone():
+        there = start(solver, W, batch.to("cuda"), objective)
+        for _ in range(2):
+            there.iterate()
+    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert stand_in.calls["hold"] == 1
+    assert stand_in.calls["Samples"] == (adapt_every is not None)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from devices import IS_SIMULATED
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
@@ -10,19 +11,28 @@ from strategies import DTYPES, batches, feature_vectors, seeds
 from ttexm import RankOneBatch, device
 from ttexm.kernels import threads
 
-Samples = device.get("cpu").Samples
 TOLERANCE = {np.float64: 1e-11, np.float32: 1e-3}
+MOST_SAMPLES = 60 if IS_SIMULATED else 500
 
 
-def partials(samples, r, rng):
-    """Random partial products, as the kernels store them and as a table (m, r)."""
-    P = rng.standard_normal(samples.room(r)).astype(samples.dtype)
-    return P, table(samples, P, r)
+def samples_of(batch, *ranks, seed=0):
+    """Samples, with random partial products of some ranks, and these as tables (m, r).
 
-
-def table(samples, P, r):
-    rows = P.reshape(-1, r, samples.block).transpose(0, 2, 1).reshape(-1, r)
-    return rows[: samples.m].astype(np.float64)
+    There is no way from the host to partial products but this: they are the vectors of further
+    modes, which identity matrices take there.
+    """
+    rng, d = np.random.default_rng(seed), batch.ndim
+    tables = [rng.standard_normal((len(batch), r)).astype(batch.dtype) for r in ranks]
+    vectors = RankOneBatch.from_vectors(tables)
+    batch = RankOneBatch.join([batch, vectors])
+    samples = device.get(batch.device).Samples(batch._held, len(batch), batch.dtype)
+    products = []
+    for k, r in enumerate(ranks):
+        P = samples.empty(r)
+        samples.advance(samples.ones(), np.eye(r)[:, None, :], d + k, P)
+        assert_array_equal(samples.rows(P, r), tables[k])
+        products.append((P, tables[k].astype(np.float64)))
+    return samples, *products
 
 
 def jacobian(phi, left, right):
@@ -34,14 +44,13 @@ def jacobian(phi, left, right):
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data(), shape=st.tuples(*[st.integers(1, 4)] * 2), seed=seeds)
 def test_values_and_products_are_those_of_the_jacobian(data, shape, dtype, seed):
-    batch = data.draw(batches(shape, most_samples=500, dtype=dtype))
+    batch = data.draw(batches(shape, MOST_SAMPLES, dtype))
     r0, r1, rng = (
         data.draw(st.integers(1, 9)),
         data.draw(st.integers(1, 9)),
         np.random.default_rng(seed),
     )
-    samples = Samples(batch._batch, len(batch), dtype)
-    (L, left), (R, right) = partials(samples, r0, rng), partials(samples, r1, rng)
+    samples, (L, left), (R, right) = samples_of(batch, r0, r1, seed=seed)
     for k, (n, phi) in enumerate(zip(shape, feature_vectors(batch), strict=True)):
         J, C = jacobian(phi, left, right), rng.standard_normal((n, r0, r1))
         g, h = rng.standard_normal(len(batch)), rng.random(len(batch))
@@ -56,31 +65,32 @@ def test_values_and_products_are_those_of_the_jacobian(data, shape, dtype, seed)
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(data=st.data(), shape=st.tuples(*[st.integers(1, 4)] * 2), seed=seeds)
 def test_partial_products_advance_and_expand(data, shape, dtype, seed):
-    batch = data.draw(batches(shape, most_samples=500, dtype=dtype))
+    batch = data.draw(batches(shape, MOST_SAMPLES, dtype))
     r0, r1, rng = (
         data.draw(st.integers(1, 9)),
         data.draw(st.integers(1, 9)),
         np.random.default_rng(seed),
     )
-    samples = Samples(batch._batch, len(batch), dtype)
-    P, rows = partials(samples, r0, rng)
+    samples, (P, rows) = samples_of(batch, r0, seed=seed)
+    assert_allclose(samples.squares(P, r0), np.sum(rows**2, axis=1), rtol=TOLERANCE[dtype])
+    assert samples.squares(P, r0).dtype == np.float64
     for k, (n, phi) in enumerate(zip(shape, feature_vectors(batch), strict=True)):
         G, tolerance = rng.standard_normal((n, r0, r1)), TOLERANCE[dtype] * n * r0
-        out = np.empty(samples.room(r1), dtype)
+        out = samples.empty(r1)
         samples.advance(P, G, k, out)
         wanted = np.einsum("si,sa,iab->sb", phi, rows, G)
-        assert_allclose(table(samples, out, r1), wanted, atol=tolerance)
-        out = np.empty(samples.room(n * r0), dtype)
+        assert_allclose(samples.rows(out, r1), wanted, atol=tolerance)
+        out = samples.empty(n * r0)
         samples.expand(P, n, r0, k, out)
         wanted = np.einsum("si,sa->sia", phi, rows).reshape(len(batch), n * r0)
-        assert_allclose(table(samples, out, n * r0), wanted, atol=tolerance)
+        assert_allclose(samples.rows(out, n * r0), wanted, atol=tolerance)
 
 
+@pytest.mark.cpu
 def test_results_do_not_depend_on_the_number_of_threads():
     rng, seen, before = np.random.default_rng(0), [], threads.get_num_threads()
     batch = RankOneBatch.from_columns(rng.standard_normal((20_000, 2)))
-    samples = Samples(batch._batch, len(batch), np.float64)
-    (L, _), (R, _) = partials(samples, 8, rng), partials(samples, 8, rng)
+    samples, (L, _), (R, _) = samples_of(batch, 8, 8)
     C, h = rng.standard_normal((2, 8, 8)), rng.random(20_000)
     for n in (1, 2, 3):
         threads.set_num_threads(n)

@@ -1,13 +1,15 @@
 """Sweeps: the objective never rises, and where they end is a minimum."""
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 
 from ttexm import Manifold, RankOneBatch, TTTensor
 from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
 from ttexm.objective import Objective
-from ttexm.solvers.sweeps import FEW_SAMPLES, Settings, Sweep, _qr
+from ttexm.solvers.sweeps import FEW_SAMPLES, Settings, Sweep, Sweeps, _qr
 
 
 def batch_of(rng, m=400):
@@ -35,6 +37,7 @@ def problem(loss, seed=0, m=400, alpha=1e-3):
     return W * (0.1 / W.norm()), batch, Objective(loss, y, rng.uniform(0.5, 2, m), alpha)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("loss", [Squared(), Logistic(), SquaredHinge(), Poisson()], ids=repr)
 @pytest.mark.parametrize("sites", [1, 2])
 def test_the_objective_never_rises(loss, sites):
@@ -51,6 +54,7 @@ def test_the_objective_never_rises(loss, sites):
     assert_allclose(sweep.value, objective.value(W.contract(batch), W.norm() ** 2), rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 def test_one_site_sweeps_end_where_the_riemannian_gradient_is_zero(loss):
     W, batch, objective = problem(loss, alpha=1e-2)
@@ -78,6 +82,7 @@ def test_one_mode_is_the_linear_model():
     assert_allclose(sweep.tensor().full(), w, atol=1e-6)
 
 
+@pytest.mark.large
 def test_two_sites_find_the_rank():
     rng = np.random.default_rng(0)
     batch = RankOneBatch.from_columns(rng.choice([-1.0, 1.0], (2000, 8)))
@@ -99,6 +104,7 @@ def test_a_cut_of_the_rank_is_seen_in_the_predictions():
     assert_allclose(sweep.f, sweep.tensor().contract(batch), atol=1e-10)
 
 
+@pytest.mark.large
 def test_several_outputs_are_one_more_mode():
     rng = np.random.default_rng(0)
     m, classes = 300, 3
@@ -124,6 +130,7 @@ def test_a_loss_without_curvature_still_descends():
     assert sweep.one_site() < before
 
 
+@pytest.mark.large
 def test_float32_partial_products_are_enough():
     W, batch, objective = problem(Logistic())
     values = []
@@ -181,6 +188,7 @@ def test_orthogonal_factors(rows, flaw):
     assert_allclose(Q @ R, A, atol=1e-12)
 
 
+@pytest.mark.large
 def test_many_small_singular_values_are_dropped_though_their_sum_is_large():
     rng = np.random.default_rng(0)
     batch = RankOneBatch.from_vectors(
@@ -193,3 +201,20 @@ def test_many_small_singular_values_are_dropped_though_their_sum_is_large():
     sweep = Sweep(TTTensor.random((20, 20), 1, seed=0), batch, objective, Settings(1, 20, 1e-6))
     sweep.two_site(max_rank=20, eps=0.15)
     assert sweep.tensor().rank == 1
+
+
+@pytest.mark.parametrize("m", [40, 400])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_partial_products_are_computed_on_the_device(stand_in, m, dtype):
+    W, batch, objective = problem(Logistic(), m=m)
+    tensors = []
+    for sites in (1, 2):
+        for placed in (batch.to("cpu"), batch.to("cuda")):
+            with stand_in.alone() if placed.device == "cuda" else nullcontext():
+                run = Sweeps(sites, 4, dtype=dtype).start(W, placed, objective)
+                run.iterate()
+                run.iterate()
+            tensors.append(run.tensor())
+    for here, there in (tensors[:2], tensors[2:]):
+        assert_array_equal(here._train.data, there._train.data)
+    assert stand_in.calls == {"Samples": 2, "hold": 1}

@@ -110,3 +110,22 @@ def test_the_same_random_state_gives_the_same_bits(solver):
 def test_progress_shows_the_loss(capsys):
     run(Trainer(Scripted(4.0, 3.0, 2.0), max_iter=2, tol=None, verbose=True))
     assert "loss 2" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("solver", [Sweeps(), Riemannian("sgd", 0.1, 20)], ids=["sweeps", "sgd"])
+def test_training_is_where_it_is_wanted(stand_in, solver):
+    W, batch, objective = problem()
+    batch, expected = batch.to("cpu"), None
+    for placed, device, is_there in (
+        (batch, None, False),
+        (batch.to("cuda"), "cpu", False),
+        (batch.to("cuda"), None, True),
+        (batch, "cuda", True),
+    ):
+        stand_in.calls.clear()
+        found = Trainer(solver, max_iter=2, tol=None, device=device).run(W, placed, objective)
+        expected = found if expected is None else expected
+        assert_array_equal(found._train.data, expected._train.data)
+        assert (stand_in.calls.total() > 0) == is_there
+    with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', got 'gpu'"):
+        Trainer(solver, device="gpu").run(W, batch, objective)

@@ -9,8 +9,9 @@ import numpy as np
 from scipy import sparse
 
 from . import device
-from .kernels import workspace
-from .kernels.layout import BLOCK, CATEGORY, INDEX, NUMERIC, PADDING, VECTOR, Batch
+from .device import resolve
+from .kernels import blocks, workspace
+from .kernels.layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch
 from .shapes import check_dtype, check_same_shape, check_shape, float_array
 
 
@@ -23,12 +24,19 @@ class RankOneBatch:
     its own copy of the data, in blocks of samples. A category costs one integer a sample,
     also if the mode has thousands of levels.
 
+    What is computed with a batch is computed on its device. There the data are copied once, when
+    they are first used; mini-batches ``batch[rows]`` are then taken on the device itself.
+
     Attributes
     ----------
     shape : tuple of int
         Sizes of the d modes.
+    n_samples : int
     dtype : numpy.dtype
         float64 or float32.
+    device : {"cpu", "cuda"}
+        Of new batches the default: "cpu", or what the environment variable ``TTEXM_DEVICE`` says.
+        See `to`.
 
     Examples
     --------
@@ -46,7 +54,19 @@ class RankOneBatch:
 
     shape: tuple[int, ...]
     n_samples: int
-    _batch: Batch
+    dtype: np.dtype
+    device: str
+    _part: tuple["RankOneBatch", np.ndarray] | None = None  # these rows of another batch
+
+    @classmethod
+    def _of(cls, shape, n_samples, batch: Batch, device: str) -> "RankOneBatch":
+        """A batch of the host's arrays."""
+        self = cls(shape, n_samples, batch.values.dtype, device)
+        vars(self)["_batch"] = batch
+        return self
+
+    def __reduce__(self):
+        return RankOneBatch._of, (self.shape, self.n_samples, self._batch, self.device)
 
     # -- construction --------------------------------------------------------------------------
 
@@ -155,10 +175,15 @@ class RankOneBatch:
                     f"All batches must have the same number of samples: batches[0] has "
                     f"{len(batches[0])}, batches[{i}] has {len(batch)}."
                 )
+            if batch.device != batches[0].device:
+                raise ValueError(
+                    f"All batches must be on one device: batches[0] is on {batches[0].device!r}, "
+                    f"batches[{i}] on {batch.device!r}; bring one to the other's with `to`."
+                )
         dtype = np.result_type(*(batch.dtype for batch in batches))
         batches = [batch.astype(dtype) for batch in batches]
         parts = [batch._batch for batch in batches]
-        values, codes = zip(*(batch._blocks() for batch in batches), strict=True)
+        values, codes = zip(*map(blocks.views, parts, map(len, batches)), strict=True)
         columns, n_values, n_codes = [], 0, 0
         for part in parts:
             numeric = (part.kinds == NUMERIC) | (part.kinds == VECTOR)
@@ -168,13 +193,14 @@ class RankOneBatch:
             np.concatenate([part.kinds for part in parts]),
             np.concatenate(columns),
             np.concatenate([part.scales for part in parts]),
-            _side_by_side(values),
-            _side_by_side(codes),
+            blocks.side_by_side(values),
+            blocks.side_by_side(codes),
             parts[0].stride,
             n_values,
             n_codes,
         )
-        return cls(sum((batch.shape for batch in batches), ()), len(batches[0]), joined)
+        shape = sum((batch.shape for batch in batches), ())
+        return cls._of(shape, len(batches[0]), joined, batches[0].device)
 
     @classmethod
     def _numeric(cls, kind, given, name, dtype):
@@ -182,12 +208,12 @@ class RankOneBatch:
         dtype = check_dtype(np.result_type(*tables) if dtype is None else dtype)
         shape = check_shape((widths + 1 if kind == NUMERIC else widths).tolist())
         d, n_columns = len(widths), int(widths.sum())
-        values, codes = _pack(tables, dtype), np.empty(0, np.int32)
+        values, codes = blocks.pack(tables, dtype), np.empty(0, np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.cumsum(widths) - widths, np.ones(d, dtype),
             values.reshape(-1), codes, values.shape[2], n_columns, 0,
         )  # fmt: skip
-        return cls(shape, len(tables[0]), batch)
+        return cls._of(shape, len(tables[0]), batch, resolve())
 
     @classmethod
     def _coded(cls, kind, codes, shape, scale, dtype, name):
@@ -210,18 +236,68 @@ class RankOneBatch:
         scales = np.asarray(scale, dtype)
         if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != d):
             raise ValueError(f"scale must be a number or {d} of them, got shape {scales.shape}.")
-        packed = _pack([codes], np.int32)
+        packed = blocks.pack([codes], np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.arange(d), np.broadcast_to(scales, d).copy(),
             np.empty(0, dtype), packed.reshape(-1), packed.shape[2], 0, d,
         )  # fmt: skip
-        return cls(shape, len(codes), batch)
+        return cls._of(shape, len(codes), batch, resolve())
+
+    # -- where it is ---------------------------------------------------------------------------
+
+    def to(self, device: str | None) -> "RankOneBatch":
+        """Return the batch on a device, or itself if it is there.
+
+        Parameters
+        ----------
+        device : {"cpu", "cuda", "auto"} or None
+            "auto" is "cuda" if there is a GPU that can be used, else "cpu"; None is the default
+            device.
+
+        Returns
+        -------
+        RankOneBatch
+            Shares the host's arrays; they are copied to the device when they are first used there.
+            The same one for every call: data are not copied twice.
+
+        Examples
+        --------
+        >>> from ttexm import RankOneBatch
+        >>> batch = RankOneBatch.from_columns([[5.0], [7.0]])
+        >>> batch.to("cpu").device
+        'cpu'
+        """
+        name = resolve(device)
+        if name == self.device:
+            return self
+        key = name, self.dtype
+        if key not in self._twins:
+            twin = RankOneBatch._of(self.shape, self.n_samples, self._batch, name)
+            vars(twin).update(extent=self.extent, _periods=self._periods)
+            self._twins[key] = twin
+        return self._twins[key]
+
+    @cached_property
+    def _twins(self) -> dict:
+        """The same samples, by device and precision."""
+        return {}
+
+    @cached_property
+    def _batch(self) -> Batch:
+        """The data on the host: mini-batches of another device make them only if somebody asks."""
+        whole, rows = self._part
+        return device.get("cpu").take(whole._batch, len(whole), rows)
+
+    @cached_property
+    def _held(self):
+        """The data as the device's kernels take them."""
+        kernels = device.get(self.device)
+        if self._part is None:
+            return kernels.hold(self._batch, self.n_samples)
+        whole, rows = self._part
+        return kernels.take(whole._held, len(whole), rows)
 
     # -- what it is ----------------------------------------------------------------------------
-
-    @property
-    def dtype(self) -> np.dtype:
-        return self._batch.values.dtype
 
     @property
     def ndim(self) -> int:
@@ -233,7 +309,8 @@ class RankOneBatch:
 
     def __repr__(self) -> str:
         shape = f"shape {self.shape}" if self.ndim <= 12 else f"{self.ndim} modes"
-        return f"RankOneBatch({self.n_samples} samples, {shape}, {self.dtype})"
+        where = "" if self.device == "cpu" else f", on {self.device}"
+        return f"RankOneBatch({self.n_samples} samples, {shape}, {self.dtype}{where})"
 
     @cached_property
     def extent(self) -> tuple[int, int]:
@@ -246,6 +323,8 @@ class RankOneBatch:
 
     def gradient_period(self, dtype) -> int:
         """Cores between range checks in orthogonal gauges, where |P_{k+1}| <= |P_k| |phi_k|."""
+        if self._part is not None:
+            return self._part[0].gradient_period(dtype)
         if dtype not in self._periods:
             numeric = np.isin(self._batch.kinds, (NUMERIC, VECTOR))
             widest = int(np.where(numeric, self.shape, 2).max())
@@ -260,15 +339,6 @@ class RankOneBatch:
     def _periods(self) -> dict:
         return {}
 
-    def _blocks(self) -> tuple[np.ndarray, np.ndarray]:
-        """Values and codes as arrays (blocks, columns, stride)."""
-        batch = self._batch
-        n_blocks = max(1, -(-self.n_samples // batch.stride))
-        return (
-            batch.values.reshape(n_blocks, batch.n_values, batch.stride),
-            batch.codes.reshape(n_blocks, batch.n_codes, batch.stride),
-        )
-
     def vectors(self, k: int) -> np.ndarray:
         """Return the feature vectors of mode k, of shape (m, n_k), written out.
 
@@ -280,13 +350,13 @@ class RankOneBatch:
                [1., 7.]])
         """
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
-        column, (values, codes) = self._batch.columns[k], self._blocks()
+        column, (values, codes) = self._batch.columns[k], blocks.views(self._batch, m)
         out = np.zeros((m, n), self.dtype)
         if kind in (NUMERIC, VECTOR):
             width = n - 1 if kind == NUMERIC else n
-            out[:, n - width :] = _unpack(values[:, column : column + width], m)
+            out[:, n - width :] = blocks.unpack(values[:, column : column + width], m)
         else:
-            slots = _unpack(codes[:, column : column + 1], m)[:, 0]
+            slots = blocks.unpack(codes[:, column : column + 1], m)[:, 0]
             out[np.arange(m), slots] = self._batch.scales[k]
         if kind in (NUMERIC, CATEGORY):
             out[:, 0] = 1
@@ -304,7 +374,7 @@ class RankOneBatch:
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
         if kind in (NUMERIC, VECTOR):
             return sparse.csr_array(self.vectors(k))
-        codes = self._blocks()[1][:, self._batch.columns[k]].reshape(-1)[:m]
+        codes = blocks.views(self._batch, m)[1][:, self._batch.columns[k]].reshape(-1)[:m]
         rows, scale = np.arange(m), self._batch.scales[k]
         one_hot = sparse.csr_array((np.full(m, scale), (rows, codes)), (m, n), self.dtype)
         if kind == INDEX:
@@ -318,10 +388,22 @@ class RankOneBatch:
         dtype = check_dtype(dtype)
         if dtype == self.dtype:
             return self
+        if self.device == "cpu":
+            return self._cast(dtype)
+        key = self.device, dtype
+        if key not in self._twins:
+            if self._part is None:
+                self._twins[key] = self._cast(dtype)
+            else:  # taken on the device, from the whole in that precision
+                whole, rows = self._part
+                self._twins[key] = whole.astype(dtype)[rows]
+        return self._twins[key]
+
+    def _cast(self, dtype):
         values = workspace.aligned(len(self._batch.values), dtype)
         values[:] = self._batch.values
         data = self._batch._replace(scales=self._batch.scales.astype(dtype), values=values)
-        return RankOneBatch(self.shape, self.n_samples, data)
+        return RankOneBatch._of(self.shape, self.n_samples, data, self.device)
 
     def scaled(self, factor: float) -> "RankOneBatch":
         """Return the batch with all but the constants of slot 0 multiplied by a factor.
@@ -340,23 +422,22 @@ class RankOneBatch:
         for k in np.flatnonzero(data.kinds == NUMERIC):
             factors[data.columns[k] : data.columns[k] + self.shape[k] - 1] = factor
         values = workspace.aligned(len(data.values), self.dtype)
-        blocks = self._blocks()[0]
-        np.multiply(blocks, factors[:, None], out=values.reshape(blocks.shape))
+        given = blocks.views(data, self.n_samples)[0]
+        np.multiply(given, factors[:, None], out=values.reshape(given.shape))
         scales = np.where(data.kinds == CATEGORY, factor * data.scales, data.scales)
         scaled = data._replace(values=values, scales=scales.astype(self.dtype))
-        return RankOneBatch(self.shape, self.n_samples, scaled)
+        return RankOneBatch._of(self.shape, self.n_samples, scaled, self.device)
 
     def __getitem__(self, rows) -> "RankOneBatch":
         """Select samples: a slice, an integer array or a boolean mask."""
         chosen = np.arange(self.n_samples)[rows]
         if chosen.ndim != 1:
             raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
-        block, place = np.divmod(chosen, self._batch.stride)
-        values, codes = (_pack([part[block, :, place]], part.dtype) for part in self._blocks())
-        data = self._batch._replace(
-            values=values.reshape(-1), codes=codes.reshape(-1), stride=values.shape[2]
-        )
-        batch = RankOneBatch(self.shape, len(chosen), data)
+        if self.device == "cpu":
+            data = device.get("cpu").take(self._batch, self.n_samples, chosen)
+            batch = RankOneBatch._of(self.shape, len(chosen), data, "cpu")
+        else:
+            batch = RankOneBatch(self.shape, len(chosen), self.dtype, self.device, (self, chosen))
         # Bounds of the whole are bounds of the part: mini-batches need no pass of their own.
         vars(batch).update(extent=self.extent, _periods=self._periods)
         return batch
@@ -367,37 +448,6 @@ def check_batch(batch: RankOneBatch, shape: tuple[int, ...], what: str = "The ba
     if not isinstance(batch, RankOneBatch):
         raise TypeError(f"{what} must be a RankOneBatch, got {type(batch).__name__}.")
     check_same_shape(batch.shape, shape, what)
-
-
-def _pack(tables: list[np.ndarray], dtype) -> np.ndarray:
-    """Tables (m, columns), put side by side, as aligned blocks (blocks, columns, stride)."""
-    m, n_columns = len(tables[0]), sum(table.shape[1] for table in tables)
-    stride = min(BLOCK, max(PADDING, -(-m // PADDING) * PADDING))
-    n_blocks = max(1, -(-m // stride))
-    packed = workspace.aligned(n_blocks * n_columns * stride, dtype)
-    packed = packed.reshape(n_blocks, n_columns, stride)
-    whole, end = m // stride, 0
-    for table in tables:
-        start, end = end, end + table.shape[1]
-        blocks = table[: whole * stride].reshape(whole, stride, table.shape[1])
-        packed[:whole, start:end] = blocks.transpose(0, 2, 1)
-        packed[whole:, start:end, : m - whole * stride] = table[whole * stride :].T
-    packed[whole:, :, m - whole * stride :] = 0
-    return packed
-
-
-def _unpack(blocks: np.ndarray, m: int) -> np.ndarray:
-    """The first m samples of blocks (blocks, columns, stride), as a table (m, columns)."""
-    n_blocks, n_columns, stride = blocks.shape
-    return blocks.transpose(0, 2, 1).reshape(n_blocks * stride, n_columns)[:m]
-
-
-def _side_by_side(parts: list[np.ndarray]) -> np.ndarray:
-    """Blocks of several batches as one, flat and aligned."""
-    joined = np.concatenate(parts, axis=1)
-    out = workspace.aligned(joined.size, joined.dtype)
-    out[:] = joined.reshape(-1)
-    return out
 
 
 def _tables(given, name):

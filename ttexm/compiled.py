@@ -44,15 +44,18 @@ class CompiledTensor:
     def __repr__(self) -> str:
         return f"CompiledTensor({len(self.shape)} modes, {self.n_identity} in the identity gauge)"
 
-    def contract(self, batch: RankOneBatch) -> np.ndarray:
+    def contract(self, batch: RankOneBatch, device: str | None = None) -> np.ndarray:
         """Return ``<W, X_s>`` for each rank-1 tensor of a batch, as `TTTensor.contract` does."""
-        return trains.ldexp(*self._contract(batch))
+        return trains.ldexp(*self._contract(batch, device))
 
-    def log_contract(self, batch: RankOneBatch) -> tuple[np.ndarray, np.ndarray]:
+    def log_contract(
+        self, batch: RankOneBatch, device: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return signs and logarithms of ``|<W, X_s>|``, as `TTTensor.log_contract` does."""
-        mantissas, exponents = self._contract(batch)
+        mantissas, exponents = self._contract(batch, device)
         return np.sign(mantissas), trains.log_abs(mantissas, exponents)
 
-    def _contract(self, batch):
+    def _contract(self, batch, device):
         check_batch(batch, self.shape)
+        batch = batch if device is None else batch.to(device)
         return trains.contract(self._train, self._exponent, self._identity, self._growth, batch)

@@ -73,7 +73,12 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         The same one gives the same bits.
     verbose : int
         Above 0, progress bars are shown.
-    device : "cpu"
+    device : {"cpu", "cuda", "auto"} or None
+        Where to train and to predict. "auto" is "cuda" if there is a GPU that can be used, else
+        "cpu"; None is what the environment variable ``TTEXM_DEVICE`` says, else "cpu". The rows are
+        copied to a GPU once and stay there during a fit; losses are computed on the host, from one
+        number a row. A fitted model is bound to no device: one that was fitted on a GPU predicts
+        elsewhere after ``set_params(device="cpu")``.
 
     Attributes
     ----------
@@ -85,6 +90,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         What was chosen.
     is_linear_, is_screened_ : bool
         Whether the linear model was best, and whether screened products were the start.
+    device_ : {"cpu", "cuda"}
+        Where it was fitted.
     history_ : list of Record
 
     Examples

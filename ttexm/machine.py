@@ -98,7 +98,7 @@ class ExponentialMachine(BaseEstimator):
         self._check("validation_fraction", lambda x: _is_real(x) and 0 < x < 1, "in (0, 1)")
         self._check("n_iter_no_change", _is_count, "an integer of at least 1")
         named.check(self.solver)
-        device.get(self.device)
+        device.resolve(self.device)
         if not isinstance(self.init, TTTensor) and self.init not in INITS:
             raise ValueError(
                 f"init must be one of {', '.join(INITS)}, or a TTTensor, got {self.init!r}."
@@ -129,6 +129,7 @@ class ExponentialMachine(BaseEstimator):
     def _fit(self, X, y, weights, loss, eval_set=None):
         """Train on encoded targets; `eval_set` is a pair of rows and encoded targets, or None."""
         self._check_parameters()
+        self.device_ = device.resolve(self.device)
         rng, is_first = self._rng(), not (self.warm_start and hasattr(self, "weights_"))
         problem = self._problem(X, y, weights, loss, learn=is_first)
         validation = None
@@ -164,7 +165,7 @@ class ExponentialMachine(BaseEstimator):
             self.n_features_in_ = self.feature_map_.n_features_in_
             if hasattr(self.feature_map_, "feature_names_in_"):
                 self.feature_names_in_ = self.feature_map_.feature_names_in_
-        batch = self.feature_map_.transform(X)
+        batch = self.feature_map_.transform(X).to(self.device_)
         return Problem(batch, y[used], weights[used], loss, hash_rows(read_table(X)))
 
     def _hold_out(self, problem, rng):
@@ -272,6 +273,7 @@ class ExponentialMachine(BaseEstimator):
             self.rank_ = self.weights_.rank
             return self
         self._check_parameters()
+        self.device_ = device.resolve(self.device)
         problem = self._problem(X, y, weights, loss)
         solver = Riemannian("sgd", self.learning_rate, self._batch_size(len(problem)))
         trainer = Trainer(solver, max_iter=1, tol=None, random_state=self._rng())
@@ -287,7 +289,8 @@ class ExponentialMachine(BaseEstimator):
     def _raw(self, X):
         """<W, X> for each row, and each output if there are several."""
         check_is_fitted(self)
-        batch = self.feature_map_.transform(X)
+        # Not device_: the model may have come to a machine without that device.
+        batch = self.feature_map_.transform(X).to(self.device)
         if self.weights_.ndim == batch.ndim:
             return self.weights_.contract(batch)
         n_outputs = self.weights_.shape[-1]

@@ -1,17 +1,17 @@
 """The manifold of tensors of fixed TT-rank."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from types import ModuleType
 
 import numpy as np
 
 from . import device, trains
 from .batch import RankOneBatch, check_batch
+from .device import resolve
 from .shapes import check_ranks, check_same_shape, check_shape, shorten
 from .tangent import TangentVector
 from .tensor import TTTensor
-
-kernels = device.get("cpu")
 
 
 @dataclass(frozen=True)
@@ -34,14 +34,23 @@ class Manifold:
     shape : sequence of int
     rank : int or sequence of d + 1 int
         Trimmed to what the shape allows, see `ranks`.
+    device : {"cpu", "cuda", "auto"}, optional
+        Where projections, gradients and retractions are computed. "auto" is "cuda" if there is a
+        GPU that can be used, else "cpu". By default "cpu", or what the environment variable
+        ``TTEXM_DEVICE`` says.
 
     Attributes
     ----------
     shape, ranks : tuple of int
         The d mode sizes, and the d + 1 ranks that remained.
+    device : {"cpu", "cuda"}
 
     Notes
     -----
+    Points and tangent vectors are on the host, whatever the device: they are small. Batches stay on
+    the device; `gradient` gets their predictions from there and gives derivatives back, one number
+    a sample each.
+
     The metric is that of the ambient space, ``<xi, eta>`` the Euclidean inner product. Points are
     `TTTensor` with exactly these ranks; they may be numerically rank-deficient, in which case
     projections are those of the computed orthogonal gauge. See Lubich, Oseledets and Vandereycken,
@@ -64,10 +73,16 @@ class Manifold:
 
     shape: tuple[int, ...]
     ranks: tuple[int, ...]
+    device: str = field(compare=False)
 
-    def __init__(self, shape: Sequence[int], rank: int | Sequence[int]):
+    def __init__(self, shape: Sequence[int], rank: int | Sequence[int], device: str | None = None):
         object.__setattr__(self, "shape", check_shape(shape))
         object.__setattr__(self, "ranks", check_ranks(self.shape, rank))
+        object.__setattr__(self, "device", resolve(device))
+
+    @property
+    def _kernels(self) -> ModuleType:
+        return device.get(self.device)
 
     @property
     def rank(self) -> int:
@@ -87,7 +102,8 @@ class Manifold:
 
     def __repr__(self) -> str:
         shape, ranks = shorten(self.shape), shorten(self.ranks)
-        return f"Manifold(shape={shape}, ranks={ranks}, dim {self.dim})"
+        where = "" if self.device == "cpu" else f", on {self.device}"
+        return f"Manifold(shape={shape}, ranks={ranks}, dim {self.dim}{where})"
 
     # -- points and tangent vectors ------------------------------------------------------------
 
@@ -127,6 +143,9 @@ class Manifold:
             k = next(k for k in range(len(self.ranks)) if W.ranks[k] != self.ranks[k])
             raise ValueError(f"W must have rank {self.ranks[k]} at bond {k}, got {W.ranks[k]}.")
 
+    def _frames(self, W):
+        return W._frames_by(self._kernels)
+
     def _check_tangent(self, xi):
         if not isinstance(xi, TangentVector):
             raise TypeError(f"A TangentVector was wanted, got {type(xi).__name__}.")
@@ -152,15 +171,15 @@ class Manifold:
         seed : None, int or numpy.random.Generator
         """
         self._check_point(W)
-        left, _, _ = W._frames
+        left, _, _ = self._frames(W)
         data = np.random.default_rng(seed).standard_normal(len(left.data), W.dtype)
-        data = kernels.fix_gauge(left, data)
+        data = self._kernels.fix_gauge(left, data)
         return TangentVector(W, data / np.linalg.norm(data))
 
     def zero_tangent(self, W: TTTensor) -> TangentVector:
         """Return the zero vector of the tangent space at W."""
         self._check_point(W)
-        return TangentVector(W, np.zeros_like(W._frames[0].data))
+        return TangentVector(W, np.zeros_like(self._frames(W)[0].data))
 
     # -- projection ----------------------------------------------------------------------------
 
@@ -208,7 +227,7 @@ class Manifold:
             raise ValueError(
                 f"weights must be {len(tensors)}, one a tensor, got shape {weights.shape}."
             )
-        total = np.zeros_like(W._frames[0].data)
+        total = np.zeros_like(self._frames(W)[0].data)
         for j, (tensor, weight) in enumerate(zip(tensors, weights, strict=True)):
             total += W.dtype.type(weight) * self._project_tensor(W, tensor, f"Z[{j}]")
         return TangentVector(W, total)
@@ -219,13 +238,13 @@ class Manifold:
                 f"{name} must be a TTTensor (or Z a RankOneBatch), got {type(Z).__name__}."
             )
         check_same_shape(Z.shape, self.shape, name)
-        left, right, exponent = W._frames
+        left, right, exponent = self._frames(W)
         if Z is W:
             # P_W(W) = W, and its last delta is all of it: the penalty of every step comes here.
             data = np.zeros_like(left.data)
             data[left.offsets[-2] :] = trains.ldexp(left.data[left.offsets[-2] :], exponent)
             return data
-        return kernels.project_train(left, right, *Z.astype(W.dtype)._scaled)
+        return self._kernels.project_train(left, right, *Z.astype(W.dtype)._scaled)
 
     def gradient(self, W: TTTensor, batch: RankOneBatch, g) -> TangentVector:
         """Riemannian gradient of ``sum_s loss_s(<W, X_s>)``: the projection of ``sum_s g_s X_s``.
@@ -235,7 +254,8 @@ class Manifold:
         W : TTTensor
             A point of the manifold.
         batch : RankOneBatch
-            The m samples X_s.
+            The m samples X_s. Those of another device are brought to the manifold's, which copies
+            the data the first time only.
         g : array of shape (m,), or callable
             Derivatives of the losses in the predictions f_s = <W, X_s>; or a function that is
             called once, with all of f, and returns them: the forward pass then comes free.
@@ -264,11 +284,11 @@ class Manifold:
         """
         self._check_point(W)
         check_batch(batch, self.shape)
-        left, right, exponent = W._frames
-        columns = batch.astype(W.dtype)._batch
+        batch, (left, right, exponent) = batch.to(self.device), self._frames(W)
+        held = batch.astype(W.dtype)._held
         g = trains.derivatives(g, len(batch), W.dtype, exponent)
         period = batch.gradient_period(W.dtype)
-        return TangentVector(W, kernels.gradient(left, right, columns, len(batch), g, period))
+        return TangentVector(W, self._kernels.gradient(left, right, held, len(batch), g, period))
 
     # -- moving --------------------------------------------------------------------------------
 
@@ -301,8 +321,8 @@ class Manifold:
             raise ValueError("xi is a tangent vector of another point than W.")
         if not np.isfinite(xi._data).all():
             raise ValueError("xi must be finite, got NaN or inf in its deltas.")
-        left, right, exponent = W._frames
-        return TTTensor._of(*kernels.retract(left, exponent, right, xi._data), is_left=True)
+        left, right, exponent = self._frames(W)
+        return TTTensor._of(*self._kernels.retract(left, exponent, right, xi._data), is_left=True)
 
     def transport(self, xi: TangentVector, W_new: TTTensor) -> TangentVector:
         """Bring a tangent vector to another point, by projection, in O(d n r^3)."""

@@ -23,7 +23,7 @@ class Problem:
     Parameters
     ----------
     batch : RankOneBatch
-        Features of the samples, at order scale 1.
+        Features of the samples, at order scale 1; predictions are computed on its device.
     y : array (m,) or (m, n_outputs)
     weights : array (m,)
     loss : Loss
@@ -59,9 +59,9 @@ class Problem:
 
     def take(self, rows) -> "Problem":
         """The problem of some of the samples."""
-        return Problem(
-            self.batch[rows], self.y[rows], self.weights[rows], self.loss, self.keys[rows]
-        )
+        # By the host: all of the samples may not be wanted on the device, or only for a while.
+        batch = self.batch.to("cpu")[rows].to(self.batch.device)
+        return Problem(batch, self.y[rows], self.weights[rows], self.loss, self.keys[rows])
 
     def weighted(self, weights) -> "Problem":
         """The problem with other weights; samples of weight zero are left out."""
@@ -107,7 +107,7 @@ def with_outputs(batch: RankOneBatch, y: np.ndarray) -> RankOneBatch:
         return batch
     m, n_outputs = y.shape
     outputs = np.tile(np.arange(n_outputs), m)[:, None]
-    indices = RankOneBatch.from_indices(outputs, (n_outputs,), batch.dtype)
+    indices = RankOneBatch.from_indices(outputs, (n_outputs,), batch.dtype).to(batch.device)
     return RankOneBatch.join([batch[np.repeat(np.arange(m), n_outputs)], indices])
 
 

@@ -5,6 +5,7 @@ import numbers
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from types import ModuleType
 
 import numpy as np
 
@@ -24,7 +25,8 @@ class TTTensor:
     """A tensor of d modes, ``W[i_1, .., i_d] = G_1[i_1] .. G_d[i_d]``, by its d cores.
 
     Immutable; ``==`` is identity, see `allclose`. All operations work on the cores, in time linear
-    in d; only `full` writes entries out. float32 is promoted to float64 as in numpy.
+    in d; only `full` writes entries out. float32 is promoted to float64 as in numpy. The algebra of
+    tensors runs on the CPU, whatever the device; contraction runs where the batch is.
 
     Parameters
     ----------
@@ -415,20 +417,42 @@ class TTTensor:
 
         Only for ranks that the shape allows, as those of a manifold are.
         """
+        return self._orthogonal_gauges(device.get("cpu"))
+
+    def _frames_by(self, kernels: ModuleType) -> tuple[Train, Train, int]:
+        """`_frames`, computed by a kernel set, if nobody has asked for them yet."""
+        if "_frames" not in vars(self):
+            vars(self)["_frames"] = self._orthogonal_gauges(kernels)
+        return self._frames
+
+    def _orthogonal_gauges(self, kernels):
         high, low = trains.check_finite(self._train, "A tangent space")
         # Sweeps take powers of two out of products of cores, not out of the cores themselves.
         is_moderate = max(high, -low) < np.finfo(self.dtype).maxexp // 2
         train, exponent = (self._train, 0) if self._is_left or is_moderate else self._scaled
-        left, right, power = device.get("cpu").both_gauges(train, self._is_left)
+        left, right, power = kernels.both_gauges(train, self._is_left)
         return left, right, exponent + power
 
     # -- contraction ---------------------------------------------------------------------------
 
-    def contract(self, batch: RankOneBatch) -> np.ndarray:
+    def contract(self, batch: RankOneBatch, device: str | None = None) -> np.ndarray:
         """Return ``<W, X_s>`` for each rank-1 tensor of a batch.
 
         Costs O(d n r^2) a sample, O(d r^2) for categorical modes, on several threads. Products are
         kept within range on the way; only a result that is itself too large becomes inf.
+
+        Parameters
+        ----------
+        batch : RankOneBatch
+            The m tensors X_s.
+        device : {"cpu", "cuda", "auto"}, optional
+            Where to compute: by default where the batch is, else as by ``batch.to(device)``, which
+            copies the data the first time only.
+
+        Returns
+        -------
+        array of shape (m,)
+            On the host.
 
         Examples
         --------
@@ -437,10 +461,14 @@ class TTTensor:
         >>> W.contract(RankOneBatch.from_columns([[1.0, 2.0, 3.0]]))  # (1 + 1)(1 + 2)(1 + 3)
         array([24.])
         """
-        return trains.ldexp(*self._contract(batch))
+        return trains.ldexp(*self._contract(batch, device))
 
-    def log_contract(self, batch: RankOneBatch) -> tuple[np.ndarray, np.ndarray]:
+    def log_contract(
+        self, batch: RankOneBatch, device: str | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Return signs and logarithms of the magnitudes of ``<W, X_s>``, whatever their size.
+
+        Parameters are those of `contract`.
 
         Examples
         --------
@@ -450,11 +478,12 @@ class TTTensor:
         >>> TTTensor.ones((2,) * 5000).log_contract(batch)
         (array([1.]), array([3465.7359028]))
         """
-        mantissas, exponents = self._contract(batch)
+        mantissas, exponents = self._contract(batch, device)
         return np.sign(mantissas), trains.log_abs(mantissas, exponents)
 
-    def _contract(self, batch):
+    def _contract(self, batch, device):
         check_batch(batch, self.shape)
+        batch = batch if device is None else batch.to(device)
         W = self.astype(np.result_type(self.dtype, batch.dtype))
         (train, exponent), dense = W._scaled, np.zeros(self.ndim, np.bool_)
         return trains.contract(train, exponent, dense, W._growth, batch)
@@ -465,7 +494,7 @@ class TTTensor:
         Parameters
         ----------
         batch : RankOneBatch
-            The m samples X_s.
+            The m samples X_s; the work is done on its device.
         g : array of shape (m,), or callable
             Derivatives of the losses in the predictions f_s = <W, X_s>; or a function that is
             called once, with all of f, and returns them.

@@ -47,10 +47,19 @@ class Trainer:
         Whether to show a progress bar, with the loss in it.
     random_state : int or numpy.random.Generator
         The same one gives the same bits.
+    device : {"cpu", "cuda", "auto"}, optional
+        Where to train: by default where the batch is. "auto" is "cuda" if there is a GPU that can
+        be used, else "cpu".
 
     Attributes
     ----------
     history : list of Record
+
+    Notes
+    -----
+    On a GPU the data stay there, with all that solvers keep of each sample. Losses are computed on
+    the host: predictions come back and derivatives go in, one number a sample each, so that any
+    Loss will do. The tensor itself is small, and on the host between steps.
 
     Examples
     --------
@@ -76,6 +85,7 @@ class Trainer:
     callbacks: Sequence[Callable] = ()
     verbose: bool = False
     random_state: int | np.random.Generator = 0
+    device: str | None = None
     history: list[Record] = field(default_factory=list)
 
     def run(
@@ -103,6 +113,7 @@ class Trainer:
         """
         self.history = []
         start = time.perf_counter()
+        batch = batch if self.device is None else batch.to(self.device)
         run = self.solver.start(W, batch, objective, np.random.default_rng(self.random_state))
         score = run.value if metric is None else metric(W)
         best, best_score, since = W, score if np.isfinite(score) else np.inf, 0

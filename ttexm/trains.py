@@ -13,7 +13,7 @@ from . import device
 from .batch import RankOneBatch
 from .kernels.layout import Train
 
-kernels = device.get("cpu")
+kernels = device.get("cpu")  # for trains alone; batches go to their own device
 
 
 class Growth(NamedTuple):
@@ -126,8 +126,9 @@ def contract(
     train: Train, exponent: int, identity: np.ndarray, growth: Growth, batch: RankOneBatch
 ):
     """2^exponent <W, X_s> as mantissas and exponents."""
-    columns, period = batch.astype(train.data.dtype)._batch, _period(train, growth, batch)
-    mantissas, exponents = kernels.contract(train, identity, columns, len(batch), period)
+    held, period = batch.astype(train.data.dtype)._held, _period(train, growth, batch)
+    there = device.get(batch.device)
+    mantissas, exponents = there.contract(train, identity, held, len(batch), period)
     if exponent != 0:
         exponents += exponent
     return mantissas, exponents
@@ -142,8 +143,9 @@ def _period(train, growth, batch):
 def core_gradient(train: Train, batch: RankOneBatch, g) -> np.ndarray:
     """Derivatives of sum_s g_s <W, X_s> in the cores, flat as they are; g as in `derivatives`."""
     dtype, m = train.data.dtype, len(batch)
-    columns, period = batch.astype(dtype)._batch, _period(train, growth(train), batch)
-    return kernels.core_gradient(train, columns, m, derivatives(g, m, dtype), period)
+    held, period = batch.astype(dtype)._held, _period(train, growth(train), batch)
+    there = device.get(batch.device)
+    return there.core_gradient(train, held, m, derivatives(g, m, dtype), period)
 
 
 def derivatives(g, m: int, dtype, exponent: int = 0):

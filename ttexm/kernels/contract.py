@@ -8,6 +8,7 @@ period    cores between two checks of the range of v: powers of two are taken ou
 import math
 from typing import NamedTuple
 
+from . import formulas
 from .compile import inner, kernel
 from .dense import add_transposed_product, copy, fill, normalize, product
 from .layout import INDEX, NUMERIC, VECTOR, Batch, Train
@@ -20,6 +21,7 @@ _plain_4, _plain_1 = (
 )
 _add_4, _add_1 = absorb_tiles(4), absorb_tiles(1)
 _lookup_8, _lookup_4 = lookup_tile(2), lookup_tile(1)
+_excess_power, _middle_range = inner(formulas.excess_power), inner(formulas.middle_range)
 
 
 class Mode(NamedTuple):
@@ -150,9 +152,9 @@ def absorb(G, n, r0, r1, identity, mode, v, row, width, out):
 def rescale(v, r, row, count, exponents, peaks):
     """Take powers of two out of the samples whose partial products have left the middle range.
 
-    NaN, inf and 0 are left as they are. Scratch: peaks (count).
+    Scratch: peaks (count).
     """
-    limit = 256 if itemsize(v) == 8 else 32
+    limit = _middle_range(itemsize(v))
     low, high = element(v, 2.0**-limit), element(v, 2.0**limit)
     fill(peaks, count, 0)
     for a in range(r):
@@ -165,8 +167,8 @@ def rescale(v, r, row, count, exponents, peaks):
     if outside == 0:
         return
     for s in range(count):
-        if (peaks[s] > high or 0 < peaks[s] < low) and math.isfinite(peaks[s]):
-            exponent = math.frexp(peaks[s])[1]
+        exponent = _excess_power(peaks[s], low, high)
+        if exponent != 0:
             exponents[s] += exponent
             for a in range(r):
                 v[a * row + s] = element(v, math.ldexp(v[a * row + s], -exponent))

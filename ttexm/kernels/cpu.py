@@ -1,4 +1,7 @@
-"""The CPU's kernel set: what the layers above call, trains and arrays in, trains and arrays out."""
+"""The CPU's kernel set: what the layers above call, trains and arrays in, trains and arrays out.
+
+Batches are what `hold` gave. Another device's set has the same names, with the same arguments.
+"""
 
 import numpy as np
 
@@ -7,8 +10,9 @@ from . import contract as contraction
 from . import gradient as gradients
 from . import orthogonalize as sweeps
 from . import retract as retraction
+from .blocks import take
 from .gradient import Gauge, contract, gradient, identity_gauge
-from .layout import NUMERIC, Train
+from .layout import NUMERIC, Batch, Train
 from .samples import Samples
 
 __all__ = [
@@ -24,6 +28,7 @@ __all__ = [
     "fix_gauge",
     "gradient",
     "hadamard",
+    "hold",
     "identity_gauge",
     "inner_product",
     "make_train",
@@ -34,6 +39,7 @@ __all__ = [
     "retract",
     "reverse",
     "spread_power",
+    "take",
     "truncate",
 ]
 
@@ -55,6 +61,11 @@ def check_period(dtype, growth):
     """Cores between two checks of a product's range, if each may change it by 2^growth."""
     # Three quarters of the exponents: a check leaves products within a quarter of the range.
     return int(max(1, min(16, (np.finfo(dtype).maxexp * 3 // 4) // max(1, growth))))
+
+
+def hold(batch: Batch, m: int) -> Batch:
+    """m samples as this set's functions of a batch take them: here, as they are."""
+    return batch
 
 
 # -- algebra -----------------------------------------------------------------------------------

@@ -2,14 +2,20 @@
 
 Matrices here have a few to a few hundred rows, so that a call to BLAS or LAPACK costs more than the
 work itself. Nothing depends on the number of BLAS threads.
+
+Sweeps and retraction are written in these functions alone, without loops over elements of their
+own: `cuda_dense` compiles the same bodies with functions that a block of threads does together.
 """
 
 import math
 
+from . import formulas
 from .compile import inner
 from .tiles import GROUP, absorb_tiles, element, itemsize, shift
 
 PANEL = 8  # reflections that are applied together
+
+_reflection = inner(formulas.reflection)
 
 _tiles_4x2 = absorb_tiles(4, vectors=2, lanes=GROUP, weighted=False)
 _tiles_4x1 = absorb_tiles(4, vectors=1, lanes=GROUP, weighted=False)
@@ -31,11 +37,73 @@ def copy(a, n, out):
 
 
 @inner
-def transpose(a, p, q, out):
-    """out = a^T for a (p, q)."""
+def put(a, i, value):
+    """a[i] = value."""
+    a[i] = element(a, value)
+
+
+@inner
+def set_identity(a, n):
+    fill(a, n * n, 0)
+    for i in range(n):
+        a[i * n + i] = element(a, 1)
+
+
+@inner
+def copy_columns(a, lda, p, q, out, ldo):
+    """out = a for p rows of q columns, lda and ldo elements apart."""
     for i in range(p):
         for j in range(q):
-            out[j * p + i] = a[i * q + j]
+            out[i * ldo + j] = a[i * lda + j]
+
+
+@inner
+def add_scaled(a, lda, p, q, factor, out, ldo):
+    """out += factor a for p rows of q columns, lda and ldo elements apart."""
+    factor = element(a, factor)
+    for i in range(p):
+        for j in range(q):
+            out[i * ldo + j] += factor * a[i * lda + j]
+
+
+@inner
+def transpose_to(a, p, q, out, ldo):
+    """out = a^T for a (p, q), the rows of out ldo elements apart."""
+    for i in range(p):
+        for j in range(q):
+            out[j * ldo + i] = a[i * q + j]
+
+
+@inner
+def transpose(a, p, q, out):
+    """out = a^T for a (p, q)."""
+    transpose_to(a, p, q, out, p)
+
+
+@inner
+def scale(a, n, factor):
+    """a <- factor a."""
+    factor = element(a, factor)
+    for i in range(n):
+        a[i] *= factor
+
+
+@inner
+def peak(a, n):
+    """The largest magnitude."""
+    largest = element(a, 0)
+    for i in range(n):
+        largest = max(largest, abs(a[i]))
+    return largest
+
+
+@inner
+def energy(a, n):
+    """The sum of squares."""
+    total = 0.0
+    for i in range(n):
+        total += a[i] * a[i]
+    return total
 
 
 @inner
@@ -44,9 +112,7 @@ def scale_by_power(a, n, exponent):
     exponent = max(-5000, min(5000, exponent))  # past the range of any number
     while exponent != 0:
         step = max(-100, min(100, exponent))
-        factor = element(a, math.ldexp(1.0, step))
-        for i in range(n):
-            a[i] *= factor
+        scale(a, n, math.ldexp(1.0, step))
         exponent -= step
 
 
@@ -65,12 +131,10 @@ def normalize(a, n):
 
     NaN and inf are left as they are.
     """
-    peak = element(a, 0)
-    for i in range(n):
-        peak = max(peak, abs(a[i]))
-    if not (peak > 0 and math.isfinite(peak)):
+    largest = peak(a, n)
+    if not (largest > 0 and math.isfinite(largest)):
         return 0
-    exponent = math.frexp(peak)[1]
+    exponent = math.frexp(largest)[1]
     if abs(exponent) <= 16:
         return 0
     scale_by_power(a, n, -exponent)
@@ -238,13 +302,12 @@ def _reflector(column, stride, p, v):
     if not square > 0:
         fill(v, p, 0)
         return head
-    norm = math.sqrt(head * head + square)
-    pivot = head + math.copysign(norm, head)
-    scale = element(v, 1 / math.sqrt(norm * abs(pivot)))
-    v[0] = element(v, pivot * scale)
+    beta, first, factor = _reflection(head, square)
+    v[0] = element(v, first)
+    factor = element(v, factor)
     for i in range(1, p):
-        v[i] *= scale
-    return element(v, -math.copysign(norm, head))
+        v[i] *= factor
+    return element(v, beta)
 
 
 @inner

@@ -6,7 +6,7 @@ after it. Matrices T are stored by bond: T_k (r_k, r_k) after those of the bonds
 """
 
 from .compile import inner, kernel
-from .dense import add_product, add_transposed_product, copy, fill, inverse, product
+from .dense import add_product, add_transposed_product, copy, fill, inverse, product, set_identity
 from .layout import Train
 from .project import add_parts, fix_gauge
 from .tiles import element, pointer, shift
@@ -46,16 +46,9 @@ def identity_gauge(train, worst_condition, data, T, identity, work):
             for i in range(1, n):
                 copy(shift(H, i * slot), slot, scratch)
                 product(scratch, T_inverse, r0, r0, r0, shift(H, i * slot))
-            _set_identity(H, r0)
+            set_identity(H, r0)
         else:
-            _set_identity(t, r1)
-
-
-@inner
-def _set_identity(a, n):
-    fill(a, n * n, 0)
-    for i in range(n):
-        a[i * n + i] = element(a, 1)
+            set_identity(t, r1)
 
 
 @inner

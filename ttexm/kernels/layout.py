@@ -21,6 +21,11 @@ PADDING = 48
 BLOCK = 384
 
 
+def stride_of(m: int) -> int:
+    """Samples in a block of a batch of m."""
+    return min(BLOCK, max(PADDING, -(-m // PADDING) * PADDING))
+
+
 class Train(NamedTuple):
     """A tensor train in one buffer.
 

@@ -16,6 +16,7 @@ from .dense import (
     householder_scratch,
     normalize,
     product,
+    put,
     transpose,
     triangularize,
 )
@@ -63,8 +64,8 @@ def _orthogonalize(train, stop, data, ranks, work):
     carry = pointer(work)
     room = train.rank**2
     R, scratch = shift(carry, room), shift(carry, 2 * room)
-    carry[0] = element(carry, 1)
-    ranks[0] = 1
+    put(carry, 0, 1)
+    put(ranks, 0, 1)
     exponent = 0
     G, to = pointer(train.data), pointer(data)
     center, center_size = to, 0
@@ -75,14 +76,15 @@ def _orthogonalize(train, stop, data, ranks, work):
         else:
             _absorb_carry(carry, c, G, n, r0, r1, to)
         exponent += normalize(to, n * c * r1)
-        ranks[k + 1] = r1
+        kept = r1
         if k < stop:
             householder(to, n * c, r1, R, scratch)
-            ranks[k + 1] = min(n * c, r1)
+            kept = min(n * c, r1)
             carry, R = R, carry
+        put(ranks, k + 1, kept)
         if k == stop:
             center, center_size = to, n * c * r1
-        G, to = shift(G, n * r0 * r1), shift(to, n * c * ranks[k + 1])
+        G, to = shift(G, n * r0 * r1), shift(to, n * c * kept)
     return fold_power(center, center_size, exponent)
 
 

@@ -22,6 +22,8 @@ from .dense import (
     fill,
     normalize,
     product,
+    put,
+    scale,
     scale_by_power,
 )
 from .layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch, Train
@@ -243,12 +245,16 @@ def fix_gauge(left, deltas, work):
     for k in range(len(left.sizes) - 1):
         U, D = shift(pointer(left.data), left.offsets[k]), shift(deltas, left.offsets[k])
         # Slots are stacked: U_k and dG_k are (n r0, r1) matrices.
-        rows, r1 = left.sizes[k] * left.ranks[k], left.ranks[k + 1]
-        fill(work, r1 * r1, 0)
-        add_transposed_product(U, D, r1, rows, r1, work)
-        for i in range(r1 * r1):
-            work[i] = -work[i]
-        add_product(U, work, rows, r1, r1, D)
+        make_orthogonal(U, D, left.sizes[k] * left.ranks[k], left.ranks[k + 1], work)
+
+
+@inner
+def make_orthogonal(U, D, rows, r1, work):
+    """D <- (1 - U U^T) D for matrices (rows, r1)."""
+    fill(work, r1 * r1, 0)
+    add_transposed_product(U, D, r1, rows, r1, work)
+    scale(work, r1 * r1, -1)
+    add_product(U, work, rows, r1, r1, D)
 
 
 @kernel
@@ -258,12 +264,17 @@ def project_train(left, right, Z, exponent, out, work, powers):
     Scratch: work, of (d + 4) max(r) max(r') + max(r)^2 elements; powers, of d + 1.
     """
     left, right, Z = Train(*left), Train(*right), Train(*Z)
+    _project_train(left, right, Z, exponent, out, work, powers)
+
+
+@inner
+def _project_train(left, right, Z, exponent, out, work, powers):
     d = len(left.sizes)
     room = left.rank * Z.rank
     R = pointer(work)
     half, L, new = shift(R, (d + 1) * room), shift(R, (d + 2) * room), shift(R, (d + 3) * room)
     fill(shift(R, d * room), 1, 1)
-    powers[d] = 0
+    put(powers, d, 0)
     for k in range(d - 1, 0, -1):
         z0, z1, r0, r1 = Z.ranks[k], Z.ranks[k + 1], left.ranks[k], left.ranks[k + 1]
         to = shift(R, k * room)
@@ -273,7 +284,7 @@ def project_train(left, right, Z, exponent, out, work, powers):
             V = shift(pointer(right.data), right.offsets[d - 1 - k] + i * r0 * r1)
             product(G, shift(R, (k + 1) * room), z0, z1, r1, half)
             add_product(half, V, z0, r1, r0, to)
-        powers[k] = powers[k + 1] + normalize(to, z0 * r0)
+        put(powers, k, powers[k + 1] + normalize(to, z0 * r0))
     fill(L, 1, 1)
     for k in range(d):
         z0, z1, r0, r1 = Z.ranks[k], Z.ranks[k + 1], left.ranks[k], left.ranks[k + 1]

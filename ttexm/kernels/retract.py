@@ -14,25 +14,36 @@ import math
 
 import numpy as np
 
+from . import formulas
 from .compile import inner, kernel
 from .dense import (
     add_product,
+    add_scaled,
     add_transposed_product,
     copy,
+    copy_columns,
+    energy,
     fill,
     fold_power,
     householder,
     householder_scratch,
     inverse,
+    peak,
     product,
+    put,
+    scale,
+    set_identity,
     transpose,
+    transpose_to,
 )
 from .layout import Train
-from .tiles import element, epsilon, pointer, shift
+from .tiles import epsilon, pointer, shift
 
 # A bond may miss the optimal truncation by this share of the energy (squared norm) it discards.
 EXCESS = 1e-4
 ITERATIONS = 3
+
+_exponent_of = inner(formulas.exponent_of)
 
 
 def retract_scratch(train):
@@ -50,32 +61,55 @@ def retract(left, exponent, right, deltas, Z, extra, data, work):
     Scratch: Z, twice the elements of the train; extra, d + 1; work, `retract_scratch(left)`.
     """
     left, right = Train(*left), Train(*right)
+    total = sweep_left(left, exponent, right, deltas, Z, extra, work)
+    return sweep_right(left, total, right, deltas, Z, extra, data, work)
+
+
+@inner
+def sweep_left(left, exponent, right, deltas, Z, extra, work):
+    """Z and its ranks `extra`, and [X Y] of bond 1 in work, all of 2^-total (2^exponent W + xi).
+
+    Returns the total.
+    """
     d, r = len(left.sizes), left.rank
     XY = pointer(work)
-    XY_new, small = shift(XY, 2 * r * r), shift(XY, 4 * r * r)
-    scratch = shift(XY, 20 * r * r)
-    S = left.data[left.offsets[d - 1] :]
-    total = max(_exponent(S) + exponent, _exponent(deltas))
+    XY_new, small, scratch = shift(XY, 2 * r * r), shift(XY, 4 * r * r), shift(XY, 20 * r * r)
+    S, size = shift(pointer(left.data), left.offsets[d - 1]), left.offsets[d]
+    total = max(
+        _exponent_of(peak(S, size - left.offsets[d - 1])) + exponent,
+        _exponent_of(peak(pointer(deltas), size)),
+    )
     if total < -5000:
         total = 0  # W and xi are zero
-    scale = math.ldexp(1.0, -total)
+    factor = math.ldexp(1.0, -total)
     # Core d - 1 of the left train is S, in the place of a U: its power of two enters here.
-    XY[0] = element(XY, math.ldexp(1.0, exponent - total))
-    extra[d] = 0
+    put(XY, 0, math.ldexp(1.0, exponent - total))
+    put(extra, d, 0)
     for k in range(d - 1, 0, -1):
         n, r0, r1, q1 = left.sizes[k], left.ranks[k], left.ranks[k + 1], extra[k + 1]
         V = shift(pointer(right.data), right.offsets[d - 1 - k])
         to = shift(pointer(Z), 2 * left.offsets[k])
-        _expand(left, k, deltas, scale, XY, q1, True, to, small)
-        extra[k] = _split(to, V, n, r0, r1, q1, XY_new, small, scratch)
+        _expand(left, k, deltas, factor, XY, q1, True, to, small)
+        put(extra, k, _split(to, V, n, r0, r1, q1, XY_new, small, scratch))
         XY, XY_new = XY_new, XY
-    M, carry = scratch, XY_new
+    if d % 2 == 0:
+        copy(XY, 2 * r * r, XY_new)
+    return total
+
+
+@inner
+def sweep_right(left, total, right, deltas, Z, extra, data, work):
+    """Truncate bond after bond; returns the exponent that the result lacks."""
+    d, r = len(left.sizes), left.rank
+    XY = pointer(work)
+    carry, small, M = shift(XY, 2 * r * r), shift(XY, 4 * r * r), shift(XY, 20 * r * r)
+    factor = math.ldexp(1.0, -total)
     for k in range(d):
         n, r0, r1, q1 = left.sizes[k], left.ranks[k], left.ranks[k + 1], extra[k + 1]
         to = shift(pointer(data), left.offsets[k])
         w = r1 + q1
         if k == 0:
-            _expand(left, k, deltas, scale, XY, q1, False, M, small)
+            _expand(left, k, deltas, factor, XY, q1, False, M, small)
         else:
             V = shift(pointer(right.data), right.offsets[d - 1 - k])
             Z_k = shift(pointer(Z), 2 * left.offsets[k])
@@ -97,28 +131,15 @@ def retract(left, exponent, right, deltas, Z, extra, data, work):
 
 
 @inner
-def _exponent(a):
-    """Exponent of the largest magnitude; far below that of any number if all are zero."""
-    peak = 0.0
-    for i in range(len(a)):
-        peak = max(peak, abs(a[i]))
-    return math.frexp(peak)[1] if peak > 0 else -(10**6)
-
-
-@inner
-def _expand(left, k, deltas, scale, XY, q1, transposed, out, small):
-    """out[i] = [dG_k[i] 0] + U_k[i] [X Y], (r0, r1 + q1), or its transpose."""
+def _expand(left, k, deltas, factor, XY, q1, transposed, out, small):
+    """out[i] = [factor dG_k[i] 0] + U_k[i] [X Y], (r0, r1 + q1), or its transpose."""
     n, r0, r1 = left.sizes[k], left.ranks[k], left.ranks[k + 1]
     w = r1 + q1
-    factor = element(out, scale)
     for i in range(n):
         at = left.offsets[k] + i * r0 * r1
         to = small if transposed else shift(out, i * r0 * w)
         product(shift(pointer(left.data), at), XY, r0, r1, w, to)
-        D = shift(pointer(deltas), at)
-        for a in range(r0):
-            for b in range(r1):
-                to[a * w + b] += factor * D[a * r1 + b]
+        add_scaled(shift(pointer(deltas), at), r1, r0, r1, factor, to, w)
         if transposed:
             transpose(small, r0, w, shift(out, i * w * r0))
 
@@ -132,14 +153,6 @@ def _overlap(V, A, n, r0, r1, w, out):
 
 
 @inner
-def _peak(a, n):
-    peak = element(a, 0)
-    for i in range(n):
-        peak = max(peak, abs(a[i]))
-    return peak
-
-
-@inner
 def _split(A, V, n, r0, r1, q1, XY, small, scratch):
     """A^T = X [V 0] + Y Z: Z^T takes the place of A, [X Y] is written, the width of Y returned.
 
@@ -149,8 +162,8 @@ def _split(A, V, n, r0, r1, q1, XY, small, scratch):
     rows = n * w
     X, R, rest, work = small, shift(small, r0 * r0), scratch, shift(scratch, rows * r0)
     _overlap(V, A, n, r0, r1, w, X)
-    for i in range(r0 * r0):
-        R[i] = -X[i]
+    copy(X, r0 * r0, R)
+    scale(R, r0 * r0, -1)
     for i in range(n):
         add_product(shift(V, i * r1 * r0), R, r1, r0, r0, shift(A, i * w * r0))
     copy(A, rows * r0, rest)
@@ -160,32 +173,23 @@ def _split(A, V, n, r0, r1, q1, XY, small, scratch):
         householder(A, rows, r0, R, work)
         overlap = shift(R, r0 * r0)
         _overlap(V, A, n, r0, r1, w, overlap)
-        R_peak = _peak(R, r0 * r0)
-        error = _peak(overlap, r0 * r0) * R_peak
-        orthogonal = error <= 16 * epsilon(A) * max(R_peak, _peak(X, r0 * r0))
+        R_peak = peak(R, r0 * r0)
+        error = peak(overlap, r0 * r0) * R_peak
+        orthogonal = error <= 16 * epsilon(A) * max(R_peak, peak(X, r0 * r0))
     if not orthogonal:
         # There is no room for r0 more directions, or the rest of A has less than full rank, so that
         # Q holds arbitrary ones: a QR of [V rest] completes V instead.
-        F, k = work, min(rows, 2 * r0)
-        for i in range(rows):
-            slot, row = i // w, i % w
-            for j in range(r0):
-                inside = V[(slot * r1 + row) * r0 + j] if row < r1 else element(V, 0)
-                F[i * 2 * r0 + j] = inside
-                F[(2 * i + 1) * r0 + j] = rest[i * r0 + j]
-        householder(F, rows, 2 * r0, R, shift(F, rows * 2 * r0))
-        for i in range(rows):
-            copy(shift(F, i * k + r0), q0, shift(A, i * q0))
-        for i in range(r0):
-            for j in range(r0):
-                X[i * r0 + j] += R[i * 2 * r0 + r0 + j]
-        for i in range(q0):
-            copy(shift(R, (r0 + i) * 2 * r0 + r0), r0, shift(R, i * r0))
-    for a in range(r0):
-        for c in range(r0):
-            XY[a * (r0 + q0) + c] = X[c * r0 + a]
-        for c in range(q0):
-            XY[a * (r0 + q0) + r0 + c] = R[c * r0 + a]
+        F, k, both = work, min(rows, 2 * r0), 2 * r0
+        fill(F, rows * both, 0)
+        for i in range(n):
+            copy_columns(shift(V, i * r1 * r0), r0, r1, r0, shift(F, i * w * both), both)
+        copy_columns(rest, r0, rows, r0, shift(F, r0), both)
+        householder(F, rows, both, R, shift(F, rows * both))
+        copy_columns(shift(F, r0), k, rows, q0, A, q0)
+        add_scaled(shift(R, r0), both, r0, r0, 1, X, r0)
+        copy_columns(shift(R, r0 * both + r0), both, q0, r0, R, r0)
+    transpose_to(X, r0, r0, XY, r0 + q0)
+    transpose_to(R, q0, r0, shift(XY, r0), r0 + q0)
     return q0
 
 
@@ -199,25 +203,21 @@ def _dominant(M, p, w, r, U, like, small, free):
     (Li and Li 2005).
     """
     if p == r:
-        fill(U, p * p, 0)
-        for i in range(p):
-            U[i * p + i] = element(U, 1)
+        set_identity(U, p)
         return
     B, B_t, gram = small, shift(small, r * w), shift(small, 2 * r * w)
     E, K, work = free, shift(free, p * w), shift(free, p * (w + r))
-    for i in range(p):
-        copy(shift(M, i * w), r, shift(U, i * r))
-    total = _energy(M, p * w)
+    copy_columns(M, w, p, r, U, r)
+    total = energy(M, p * w)
     discarded = total
     for _ in range(ITERATIONS):
         householder(U, p, r, gram, work)
         fill(B, r * w, 0)
         add_transposed_product(U, M, r, p, w, B)
-        for i in range(r * w):
-            B[i] = -B[i]
+        scale(B, r * w, -1)
         copy(M, p * w, E)
         add_product(U, B, p, r, w, E)
-        discarded = _energy(E, p * w)
+        discarded = energy(E, p * w)
         if discarded <= (4 * epsilon(M)) ** 2 * total:
             return
         transpose(B, r, w, B_t)
@@ -228,14 +228,14 @@ def _dominant(M, p, w, r, U, like, small, free):
         if not inverse(gram, r, inverted, shift(inverted, r * r)):
             break
         # |.|_F bounds the largest eigenvalue; that of E^T E, where |E|_F^2 is too coarse a bound.
-        smallest, largest = 1 / math.sqrt(_energy(inverted, r * r)), discarded
+        smallest, largest = 1 / math.sqrt(energy(inverted, r * r)), discarded
         if largest >= smallest:
             fill(work, w * w, 0)
             add_transposed_product(E, E, w, p, w, work)
-            largest = math.sqrt(_energy(work, w * w))
+            largest = math.sqrt(energy(work, w * w))
         if largest >= smallest:
             break
-        if _energy(K, p * r) <= EXCESS * (smallest - largest) * discarded:
+        if energy(K, p * r) <= EXCESS * (smallest - largest) * discarded:
             return
         product(M, B_t, p, w, r, U)
     _decompose(M, p, w, r, discarded / total, U, like, gram, work)
@@ -263,11 +263,3 @@ def _decompose(M, p, w, r, share, U, like, small, work):
         for i in range(p):
             for j in range(r):
                 U[i * r + j] = u[i, j]
-
-
-@inner
-def _energy(a, n):
-    total = 0.0
-    for i in range(n):
-        total += a[i] * a[i]
-    return total

@@ -14,8 +14,9 @@ PARALLEL_FLOPS = 2_000_000
 class Samples:
     """m samples, cut into chunks whose sums are added in order: the same bits on any threads.
 
-    Partial products of rank r are flat arrays that `room(r)` gives the size of. A core, or a pair
-    of them, is an array C (n, r0, r1), slot-major.
+    A core, or a pair of them, is an array C (n, r0, r1), slot-major. Partial products of rank r are
+    what `ones` or `empty` made, for the methods here alone: they may be on another device. All
+    else is on the host, also the kinds and scales (d,) of the modes.
     """
 
     def __init__(self, batch, m, dtype):
@@ -27,15 +28,25 @@ class Samples:
         self.chunk = max(1, -(-blocks // n_chunks)) * self.block
         self.n_chunks = max(1, -(-m // self.chunk))
 
-    def room(self, r):
-        """Elements of the partial products of rank r."""
-        return max(1, -(-self.m // self.block)) * self.block * r
+    def empty(self, r):
+        """Room for the partial products of rank r."""
+        blocks = max(1, -(-self.m // self.block))
+        return workspace.aligned(blocks * self.block * r, self.dtype)
 
     def ones(self):
         """The partial product outside of the train."""
-        P = workspace.aligned(self.room(1), self.dtype)
+        P = self.empty(1)
         P[:] = 1
         return P
+
+    def rows(self, P, r):
+        """Partial products as a table (m, r)."""
+        return P.reshape(-1, r, self.block).transpose(0, 2, 1).reshape(-1, r)[: self.m]
+
+    def squares(self, P, r):
+        """|P_s|^2, (m,), in double precision."""
+        rows = P.reshape(-1, r, self.block)
+        return np.einsum("bas,bas->bs", rows, rows).reshape(-1)[: self.m].astype(np.float64)
 
     def _run(self, task, flops, scratch=0):
         """Call task(c, start, stop, work) for every chunk c of samples."""

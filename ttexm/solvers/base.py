@@ -33,7 +33,7 @@ class Run(ABC):
 
 
 class Solver(ABC):
-    """Settings of an algorithm."""
+    """Settings of an algorithm. Its runs work on the batch's device."""
 
     @abstractmethod
     def start(

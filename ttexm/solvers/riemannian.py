@@ -112,7 +112,7 @@ class Riemannian(Solver):
 
     def _start(self, W, samples, rng):
         W = W.astype(samples.batch.dtype)
-        manifold = Manifold(W.shape, W.ranks)
+        manifold = Manifold(W.shape, W.ranks, samples.batch.device)
         if W.ranks != manifold.ranks:
             W = W.orthogonalize(0).orthogonalize(-1)
         if self.method == "cg":

@@ -15,7 +15,6 @@ import numpy as np
 from .. import device
 from ..batch import RankOneBatch
 from ..kernels.layout import CATEGORY, INDEX
-from ..kernels.workspace import aligned
 from ..objective import Objective
 from ..tensor import TTTensor
 from .base import Run, Solver
@@ -69,6 +68,7 @@ class Sweep(Run):
     W : TTTensor
         Where to start.
     batch : RankOneBatch
+        The partial products are computed, and stay, on its device.
     objective : Objective
     settings : Settings
     dtype : dtype
@@ -79,7 +79,8 @@ class Sweep(Run):
         self.objective: Objective = objective
         self.settings = settings or Settings()
         dtype = np.dtype(dtype or batch.dtype)
-        self.samples = device.get("cpu").Samples(batch.astype(dtype)._batch, len(batch), dtype)
+        held = batch.astype(dtype)._held
+        self.samples = device.get(batch.device).Samples(held, len(batch), dtype)
         is_small = 0 < len(batch) <= FEW_SAMPLES
         self.vectors = [batch.vectors(k) for k in range(batch.ndim)] if is_small else None
         self.cores = [
@@ -89,6 +90,7 @@ class Sweep(Run):
         self.d, self.center, self._squared_gradients = len(self.cores), 0, [np.nan]
         # Partial products by bond: from the left up to the center, from the right after it.
         self.bonds = [self.samples.ones()] + [None] * (self.d - 1) + [self.samples.ones()]
+        self.bond_ranks = [1] + [0] * (self.d - 1) + [1]
         for k in range(self.d - 1, 0, -1):
             self._advance(k, to_left=True)
         self.f = self._values(self.cores[0], 0, self.bonds[0], self.bonds[1])
@@ -154,7 +156,7 @@ class Sweep(Run):
         A, B = self.cores[k], self.cores[k + 1]
         (n0, r0, _), (n1, _, r2) = A.shape, B.shape
         C = np.einsum("iab,jbc->iajc", A, B).reshape(n0, r0, n1 * r2)
-        R = aligned(self.samples.room(n1 * r2), self.samples.dtype)
+        R = self.samples.empty(n1 * r2)
         self.samples.expand(self.bonds[k + 2], n1, r2, k + 1, R)
         L = self.bonds[k]
         C = self._solve(C, k, L, R)
@@ -220,7 +222,8 @@ class Sweep(Run):
     def _exact_step(self, C, g, h, k, L, R):
         """To the minimum of ``sum_s h_s (f_s - z_s)^2 + alpha |C|^2`` with z = f - g / h."""
         _, r0, r1 = C.shape
-        A = np.einsum("si,sa,sb->siab", self.vectors[k], self._rows(L, r0), self._rows(R, r1))
+        left, right = self.samples.rows(L, r0), self.samples.rows(R, r1)
+        A = np.einsum("si,sa,sb->siab", self.vectors[k], left, right)
         h = np.maximum(h, 1e-8 * h.mean() + 1e-300)
         A = np.sqrt(h)[:, None] * A.reshape(len(h), -1)
         b = A @ C.reshape(-1) - g / np.sqrt(h)
@@ -255,7 +258,7 @@ class Sweep(Run):
     def _preconditioner(self, h, shape, k, L, R):
         """A positive number for each slot: its share of the curvature, for modes of categories."""
         n, r0, r1 = shape
-        u = h * self._squares(L, r0) * self._squares(R, r1) / (r0 * r1)
+        u = h * self.samples.squares(L, r0) * self.samples.squares(R, r1) / (r0 * r1)
         if self.samples.kinds[k] not in (CATEGORY, INDEX):
             return np.full((1, 1, 1), max(u.sum(), 1e-300) + self.objective.alpha)
         ones = self.samples.ones()
@@ -263,15 +266,6 @@ class Sweep(Run):
         counts[1 if self.samples.kinds[k] == CATEGORY else 0 :] *= self.samples.scales[k]
         floor = 1e-6 * max(counts.max(), 1e-300)
         return np.maximum(counts, floor) + self.objective.alpha
-
-    def _rows(self, P, r):
-        """Partial products as an array (m, r)."""
-        blocks = P.reshape(-1, r, self.samples.block).transpose(0, 2, 1)
-        return blocks.reshape(-1, r)[: self.samples.m]
-
-    def _squares(self, P, r):
-        rows = P.reshape(-1, r, self.samples.block)
-        return np.einsum("bas,bas->bs", rows, rows).reshape(-1)[: self.samples.m].astype(np.float64)
 
     # -- moving the center ------------------------------------------------------------------------
 
@@ -297,12 +291,10 @@ class Sweep(Run):
         """The partial products beyond core k."""
         G = self.cores[k].transpose(0, 2, 1) if to_left else self.cores[k]
         there, here = (k, k + 1) if to_left else (k + 1, k)
-        room = self.samples.room(G.shape[2])
-        out = self.bonds[there]
-        if out is None or len(out) != room:
-            out = aligned(room, self.samples.dtype)
-        self.samples.advance(self.bonds[here], G, k, out)
-        self.bonds[there] = out
+        r = G.shape[2]
+        if self.bond_ranks[there] != r:
+            self.bonds[there], self.bond_ranks[there] = self.samples.empty(r), r
+        self.samples.advance(self.bonds[here], G, k, self.bonds[there])
 
 
 def _squared(A):

@@ -1,0 +1,277 @@
+"""Batches on the device: what of them fits there, contraction, and gradients.
+
+A batch is held on the device as a whole, or, where memory is short, its parts are copied whenever
+they are needed, while the part before is computed with. Partial products take more: a gradient goes
+through the samples in as many passes as memory asks for. Neither changes any bits of the results,
+as sums have an order of their own: SEGMENT samples, then chunks, whose size depends on the number
+of samples alone.
+"""
+
+import math
+from functools import cached_property
+
+import numpy as np
+from numba import cuda
+
+from . import cuda_tiles
+from .cuda_launch import (
+    IS_SIMULATED,
+    DeviceTrain,
+    empty,
+    free_bytes,
+    launch,
+    pad,
+    padded,
+    send,
+    send_train,
+    zeros,
+)
+from .cuda_tiles import SEGMENT, Geometry
+from .layout import CATEGORY, INDEX, Batch, Train, stride_of
+
+MOST_CHUNKS = 32
+
+
+class DeviceBatch:
+    """m samples on the device, all of them."""
+
+    def __init__(self, indices: tuple, values, codes, stride: int, batch: Batch, m: int):
+        self.kinds, self.columns, self.scales = indices
+        self.values, self.codes, self.stride = values, codes, stride
+        self.batch, self.m, self.dtype = batch, m, batch.values.dtype
+
+    @property
+    def arrays(self):
+        """What `partials` takes of a batch."""
+        return (
+            self.kinds, self.columns, self.scales, self.values, self.codes, self.stride,
+            self.batch.n_values, self.batch.n_codes,
+        )  # fmt: skip
+
+    @cached_property
+    def _groups(self):
+        return {}
+
+    def groups(self, sizes: np.ndarray, first_mode: int = 0):
+        """The samples of each code, for some modes next to each other, as `deltas` takes them.
+
+        order, order_at, starts, first_start, n_starts: made once.
+        """
+        key = first_mode, tuple(sizes.tolist())
+        if key not in self._groups:
+            modes = slice(first_mode, first_mode + len(sizes))
+            is_coded = np.isin(self.batch.kinds[modes], (CATEGORY, INDEX))
+            coded, n_segments = np.flatnonzero(is_coded), -(-self.m // SEGMENT)
+            room, lengths = n_segments * SEGMENT, np.where(is_coded, sizes + 1, 0)
+            n_starts = int(lengths.sum())
+            order = empty(len(coded) * room, np.int32)
+            starts = empty(n_segments * n_starts, np.int32)
+            order_at = send((np.cumsum(is_coded) - is_coded) * room, np.int64)
+            first_start = send(np.cumsum(lengths) - lengths, np.int64)
+            launch(
+                cuda_tiles.group, (n_segments, len(coded)), self.codes, self.stride,
+                self.batch.n_codes, send(coded, np.int64), self.columns[modes],
+                send(sizes, np.int64), first_start, n_starts, self.m, order, order_at, starts,
+            )  # fmt: skip
+            self._groups[key] = order, order_at, starts, first_start, n_starts
+        return self._groups[key]
+
+
+class Held:
+    """A batch for the device: there as a whole, or on the host and copied part by part."""
+
+    def __init__(self, batch: Batch, m: int, device: DeviceBatch | None = None):
+        self.batch, self.m, self.dtype = batch, m, batch.values.dtype
+        self.kinds, self.scales = batch.kinds, batch.scales
+        self.sample_bytes = batch.n_values * self.dtype.itemsize + 8 * batch.n_codes
+        self.n_parts = 1
+        if device is None:
+            # Two parts are on the device at a time; half of the memory is for partial products.
+            self.part = self._part_size(free_bytes())
+            self.n_parts = max(1, -(-m // self.part))
+            device = self._send(0, m) if self.n_parts == 1 else None
+        self.resident = device
+
+    def _part_size(self, n_bytes):
+        if self.m * self.sample_bytes <= n_bytes / 2:
+            return max(1, self.m)
+        step = math.lcm(SEGMENT, self.batch.stride)
+        return max(step, int(n_bytes / 4 / self.sample_bytes) // step * step)
+
+    @cached_property
+    def _indices(self):
+        batch = self.batch
+        return (
+            send(batch.kinds, np.int64), send(batch.columns, np.int64), send(batch.scales, self.dtype)
+        )  # fmt: skip
+
+    def _send(self, start, stop, stream=0):
+        """Samples start .. stop - 1 on the device; `start` begins a block."""
+        batch = self.batch
+        first, last = (batch.stride * (s // batch.stride) for s in (start, stop + batch.stride - 1))
+        columns = (batch.values, batch.n_values), (batch.codes, batch.n_codes)
+        values, codes = (
+            send(array[first * n : last * n] if n else np.zeros(1, array.dtype), stream=stream)
+            for array, n in columns
+        )
+        return DeviceBatch(self._indices, values, codes, batch.stride, batch, stop - start)
+
+    def parts(self):
+        """(start, part) for each part of the samples, the next one on its way already."""
+        if self.resident is not None:
+            yield 0, self.resident
+            return
+        stream, ahead = cuda.stream(), None
+        with cuda.pinned(self.batch.values, self.batch.codes):
+            for start in range(0, self.m, self.part):
+                now = ahead or self._send(start, min(start + self.part, self.m), stream)
+                stream.synchronize()
+                after = start + self.part
+                ahead = None
+                if after < self.m:
+                    ahead = self._send(after, min(after + self.part, self.m), stream)
+                yield start, now
+
+    def take(self, rows: np.ndarray) -> "Held":
+        """Some samples of a batch that is on the device, gathered there."""
+        m, stride = len(rows), stride_of(len(rows))
+        old, batch = self.resident, self.batch
+        n_blocks = max(1, -(-m // stride))
+        values = empty(n_blocks * stride * batch.n_values, self.dtype)
+        codes = empty(n_blocks * stride * batch.n_codes, np.int32)
+        launch(
+            cuda_tiles.take, batch.n_values + batch.n_codes, send(rows, np.int64), m, old.values,
+            old.codes, old.stride, batch.n_values, batch.n_codes, values, codes, stride,
+        )  # fmt: skip
+        device = DeviceBatch((old.kinds, old.columns, old.scales), values, codes, stride, batch, m)
+        return Held(batch, m, device)
+
+
+# -- kernels over samples ------------------------------------------------------------------------
+
+
+class Partials:
+    """Partial products of some samples on all bonds, or their last element alone."""
+
+    def __init__(self, train: DeviceTrain, cores, R, identity, batch: DeviceBatch, period):
+        self.train, self.cores, self.R, self.identity = train, cores, R, identity
+        self.batch, self.period = batch, period
+
+    def run(self, start, stop, reverse=False, kept_rows=0):
+        """For samples start .. stop - 1; keeps the bonds, if asked to, f and f_powers."""
+        R, dtype, d = self.R, str(self.batch.dtype), self.train.d
+        threads = Geometry.of(R, IS_SIMULATED).threads
+        samples = 16 * threads // R
+        n_blocks = -(-(stop - start) // samples)
+        self.room = n_blocks * samples
+        checked = self.period <= d and kept_rows > 0
+        self.P = empty((d + 1) * kept_rows * self.room, dtype)
+        self.powers = empty((d // self.period + 1) * self.room if checked else 1, np.int32)
+        self.f, self.f_powers = empty(stop - start, dtype), empty(stop - start, np.int32)
+        launch(
+            cuda_tiles.make_partials(R, dtype, threads), n_blocks, self.cores, self.train.first,
+            self.train.sizes, self.identity, *self.batch.arrays, d, reverse, start, stop,
+            self.period, self.f, 0, self.P, kept_rows, self.room, self.powers, self.f,
+            self.f_powers, threads=threads,
+        )  # fmt: skip
+        return self
+
+    @property
+    def bonds(self):
+        """Partial products, their rows and their powers, as `deltas` takes them."""
+        return self.P, self.R, self.powers
+
+    def values(self):
+        """f and its powers of two, on the host."""
+        return self.f.copy_to_host(), self.f_powers.copy_to_host().astype(np.int64)
+
+
+def contract(train: Train, identity, held: Held, m, period):
+    """<W, X_s> = mantissas 2^exponents, for m samples, in O(d n r^2) a sample."""
+    mantissas, exponents = np.empty(m, held.dtype), np.empty(m, np.int64)
+    if m > 0:
+        device, R = send_train(train), padded(train.rank)
+        cores, flags = pad(device, R, held.dtype), send(identity, np.bool_)
+        for start, part in held.parts():
+            found = Partials(device, cores, R, flags, part, period).run(0, part.m)
+            span = slice(start, start + part.m)
+            mantissas[span], exponents[span] = found.values()
+    return mantissas, exponents
+
+
+def chunk_size(m: int) -> int:
+    """Samples whose sums are kept apart; it depends on m alone, and so do the bits of results."""
+    return SEGMENT * max(1, -(-m // (SEGMENT * MOST_CHUNKS)))
+
+
+class Gradient:
+    """Sums over the samples of outer products of partial products from both ends of a train."""
+
+    def __init__(self, left: Train, right: Train, held: Held, m: int, period: int):
+        self.left, self.held, self.m, self.period = left, held, m, period
+        self.trains = send_train(left), send_train(right)
+        self.R, self.dtype = padded(left.rank), held.dtype
+        self.cores = [pad(train, self.R, self.dtype) for train in self.trains]
+        self.dense = zeros(len(left.sizes), np.bool_)
+        self.chunk = chunk_size(m)
+        self.n_chunks = max(1, -(-m // self.chunk))
+        self.part_size = self.trains[0].n_slots * self.R**2
+        self.parts = zeros(self.n_chunks * self.part_size, self.dtype)
+
+    def accumulate(self, g):
+        """Fill the parts; g is an array, or a function of all predictions and their powers."""
+        if self.m == 0:
+            return g(np.empty(0, self.dtype), np.empty(0, np.int64)) if callable(g) else g
+        bonds = 2 * (len(self.left.sizes) + 2) * self.R * self.dtype.itemsize
+        fits = max(SEGMENT, int(min(free_bytes(), 2**62) // bonds) // SEGMENT * SEGMENT)
+        is_single = self.held.resident is not None and self.m <= fits
+        if callable(g) and not is_single:
+            g = g(*contract(self.left, np.zeros(len(self.left.sizes), np.bool_), self.held, self.m,
+                            self.period))  # fmt: skip
+        for start, part in self.held.parts():
+            chosen = g if callable(g) else send(g[start : start + part.m], self.dtype)
+            for first in range(0, part.m, fits):
+                self._add(part, start, first, min(first + fits, part.m), chosen)
+        return None
+
+    def _add(self, part, offset, start, stop, g):
+        """Samples start .. stop - 1 of a part that begins with sample `offset` of all."""
+        left, right = (
+            Partials(train, cores, self.R, self.dense, part, self.period)
+            for train, cores in zip(self.trains, self.cores, strict=True)
+        )
+        right.run(start, stop, reverse=True, kept_rows=self.R)
+        if callable(g):
+            g = send(g(*right.values()), self.dtype)
+        left.run(start, stop, kept_rows=self.R)
+        add_outer(
+            self.trains[0], part, part.groups(self.left.sizes), g, (start, stop, offset),
+            (self.chunk, self.n_chunks), left.bonds, right.bonds, left.room, self.period,
+            self.R, self.parts,
+        )  # fmt: skip
+
+    def finish(self):
+        """The parts' sum, as the deltas of a train on the device, in float64."""
+        train = self.trains[0]
+        out = empty(self.left.offsets[-1], np.float64)
+        kinds, scales = send(self.held.kinds, np.int64), send(self.held.scales, self.dtype)
+        launch(
+            cuda_tiles.finish, train.d, self.parts, self.n_chunks, self.part_size, self.R,
+            train.ranks, train.sizes, train.offsets, train.first, kinds, scales, out,
+        )  # fmt: skip
+        return out
+
+
+def add_outer(train, part, groups, g, span, chunks, left, right, room, period, R, parts):
+    """Launch `deltas`; left and right are partial products, their rows and their powers.
+
+    train: core_of, first, d and n_slots; span: start, stop and offset; chunks: size and number.
+    """
+    dtype, lanes = str(part.dtype), Geometry.of(R, IS_SIMULATED).lanes
+    chunk, n_chunks = chunks
+    launch(
+        cuda_tiles.make_deltas(R, dtype, lanes), (train.n_slots, n_chunks), train.core_of,
+        train.first, part.kinds, part.columns, part.values, part.stride, part.batch.n_values,
+        *groups, train.d, g, *span, chunk, *left, *right, room, period, parts,
+        train.n_slots * R * R, threads=(R // 4) ** 2 * lanes,
+    )  # fmt: skip
