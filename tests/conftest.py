@@ -4,6 +4,7 @@ from pathlib import Path
 import hypothesis
 import pytest
 from devices import IS_SIMULATED, StandIn
+from simulator import Simulator
 
 from ttexm import device
 
@@ -22,6 +23,10 @@ hypothesis.settings.register_profile(
     "simulator", hypothesis.settings.get_profile("ttexm"), max_examples=6
 )
 hypothesis.settings.load_profile("simulator" if IS_SIMULATED else "ttexm")
+
+if IS_SIMULATED:
+    # Kernels run with an eye on races, barriers, bounds and garbage, in the order of a shuffle.
+    Simulator(order="shuffled").install()
 
 NOT_SIMULATED = {
     "large": "too large for the CUDA simulator",

@@ -145,7 +145,8 @@ class Simulator:
         # As a GPU takes it; of Python's kind it would stay float32 when multiplied with float32.
         args = [np.float64(arg) if arg.__class__ is float else arg for arg in args]
         sizes = normalize_kernel_dimensions(kernel.grid_dim, kernel.block_dim)
-        make_launch = functools.partial(Launch, kernel.fn, *sizes, self.order, self.seed)
+        dynamic = kernel.dynshared_size
+        make_launch = functools.partial(Launch, kernel.fn, *sizes, dynamic, self.order, self.seed)
         if self.recorded:
             run_recorded(make_launch, args)
         else:
@@ -179,8 +180,9 @@ def points(sizes):
 class Launch:
     """One run of a kernel."""
 
-    def __init__(self, fn, grid, block, order, seed, arrays):
+    def __init__(self, fn, grid, block, dynamic, order, seed, arrays):
         self.fn, self.grid, self.block, self.arrays = fn, grid, block, arrays
+        self.dynamic = dynamic  # bytes of shared memory, one array in all functions
         self.order = functools.partial(ORDERS[order], rng=random.Random(seed))
         self.shared = {}
 
@@ -280,10 +282,12 @@ def shared_array(shape, dtype):
     frame, arrays = sys._getframe(1), state.launch.shared
     # A call in the source makes one array; but functions that a factory made share their source.
     jitted = frame.f_back.f_locals.get("jitted")
-    key = jitted, id(frame.f_code), frame.f_lasti
+    key, n = (jitted, id(frame.f_code), frame.f_lasti), index(shape)
+    if n == 0:
+        key, n = "dynamic", state.launch.dynamic // as_dtype(dtype).itemsize
     if key not in arrays:
         made = frame.f_code, frame.f_lasti
-        arrays[key] = state.launch.arrays.shared(index(shape), as_dtype(dtype), made)
+        arrays[key] = state.launch.arrays.shared(n, as_dtype(dtype), made)
     return arrays[key]
 
 

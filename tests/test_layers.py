@@ -7,14 +7,19 @@ PACKAGE = Path(__file__).parents[1] / "ttexm"
 
 # Lowest first. Modules of one line do not know each other.
 LAYERS = [
-    ["kernels.__init__", "kernels.compile", "kernels.layout", "kernels.threads"],
+    ["kernels.__init__", "kernels.compile", "kernels.formulas", "kernels.layout"],
+    ["kernels.threads"],
     ["kernels.tiles", "kernels.workspace"],
     ["kernels.blocks", "kernels.dense"],
     ["kernels.algebra", "kernels.contract", "kernels.orthogonalize", "kernels.retract"],
     ["kernels.project"],
     ["kernels.gauge", "kernels.site"],
     ["kernels.gradient", "kernels.samples"],
-    ["kernels.cpu"],
+    ["kernels.cpu", "kernels.cuda_dense", "kernels.cuda_tiles"],
+    ["kernels.cuda_launch"],
+    ["kernels.cuda_batch"],
+    ["kernels.cuda_samples"],
+    ["kernels.cuda"],
     ["datasets", "decompose", "device", "drawing", "losses", "progress", "shapes", "table"],
     ["indexing"],
     ["batch"],

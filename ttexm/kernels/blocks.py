@@ -3,13 +3,13 @@
 import numpy as np
 
 from . import workspace
-from .layout import BLOCK, PADDING, Batch
+from .layout import Batch, stride_of
 
 
 def pack(tables: list[np.ndarray], dtype) -> np.ndarray:
     """Tables (m, columns), put side by side, as aligned blocks (blocks, columns, stride)."""
     m, n_columns = len(tables[0]), sum(table.shape[1] for table in tables)
-    stride = min(BLOCK, max(PADDING, -(-m // PADDING) * PADDING))
+    stride = stride_of(m)
     n_blocks = max(1, -(-m // stride))
     packed = workspace.aligned(n_blocks * n_columns * stride, dtype)
     packed = packed.reshape(n_blocks, n_columns, stride)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from . import blocks, cpu, cuda_dense, cuda_tiles
+from . import blocks, cuda_dense, cuda_tiles
 from .cpu import (
     Gauge,
     add,
@@ -31,7 +31,7 @@ from .cuda_batch import Gradient, Held, contract
 from .cuda_launch import empty, launch, launch_block, send, send_train
 from .cuda_samples import Samples
 from .cuda_tiles import RANKS, Geometry
-from .layout import Batch, Train
+from .layout import Batch
 from .orthogonalize import sweep_scratch
 from .retract import retract_scratch
 
@@ -65,7 +65,7 @@ __all__ = [
 
 
 def hold(batch: Batch, m: int) -> Held:
-    """A copy of m samples on the device, or, if there is no room for it, what copies their parts."""
+    """A copy of m samples on the device; if there is no room for it, what copies their parts."""
     return Held(batch, m)
 
 

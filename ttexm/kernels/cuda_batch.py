@@ -101,9 +101,8 @@ class Held:
     @cached_property
     def _indices(self):
         batch = self.batch
-        return (
-            send(batch.kinds, np.int64), send(batch.columns, np.int64), send(batch.scales, self.dtype)
-        )  # fmt: skip
+        kinds, columns = send(batch.kinds, np.int64), send(batch.columns, np.int64)
+        return kinds, columns, send(batch.scales, self.dtype)
 
     def _send(self, start, stop, stream=0):
         """Samples start .. stop - 1 on the device; `start` begins a block."""

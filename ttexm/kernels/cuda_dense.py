@@ -346,7 +346,7 @@ _twins = {}
 
 
 def _twin(function):
-    """A function of the CPU's kernels, and all that it calls, compiled as a CUDA device function."""
+    """A function of the CPU's kernels, and all that it calls, as a CUDA device function."""
     if function not in _twins:
         names = dict(function.__globals__)
         for name in function.__code__.co_names:
@@ -360,8 +360,8 @@ def _twin(function):
     return _twins[function]
 
 
-_orthogonalize, _make_orthogonal = _twin(orthogonalize._orthogonalize), _twin(project.make_orthogonal)
-_project_train = _twin(project._project_train)
+_orthogonalize = _twin(orthogonalize._orthogonalize)
+_make_orthogonal, _project_train = _twin(project.make_orthogonal), _twin(project._project_train)
 _sweep_left, _sweep_right = _twin(retract.sweep_left), _twin(retract.sweep_right)
 
 
@@ -424,6 +424,6 @@ def retract_right(
     """The second half; the exponent that is left over is written to power[0]."""
     left_train = Train(left, ranks, sizes, offsets, rank, 0)
     right_train = Train(right, ranks, sizes, right_offsets, rank, 0)
-    total = _sweep_right(left_train, power[0], right_train, deltas, Z, extra, out, work)
+    total = _sweep_right(left_train, int(power[0]), right_train, deltas, Z, extra, out, work)
     if cuda.threadIdx.x == 0:
         power[0] = total

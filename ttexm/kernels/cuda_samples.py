@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 import numpy as np
-from numba import cuda
 
 from . import cuda_tiles
 from .cuda_batch import Held, add_outer, chunk_size
@@ -132,8 +131,3 @@ class Samples:
         if self._sent[0] is not h:  # the same for all steps of a local problem
             self._sent = h, send(h, self.dtype)
         return self._gradient(self._values(C, k, L, R, self._sent[1]), C.shape, k, L, R)
-
-
-def synchronize():
-    """Wait for the device."""
-    cuda.synchronize()

@@ -1,4 +1,4 @@
-"""CUDA kernels over samples: partial products along a whole train, and sums of their outer products.
+"""CUDA kernels over samples: partial products along a train, and sums of their outer products.
 
 Cores are padded: slot i of core k is the matrix (R, R) number ``first[k] + i`` in `cores`, with R
 of 4, 8, 16, 32 or 64 and zeros beyond the ranks, so that a partial product starts as (1, 0, .., 0)
@@ -91,7 +91,7 @@ def make_partials(R: int, dtype: str, threads: int):
         for j in range(d):
             mode = d - 1 - j if reverse else j
             kind, n, slots = kinds[mode], sizes[j], first[j]
-            is_coded = kind == CATEGORY or kind == INDEX
+            is_coded = kind in (CATEGORY, INDEX)
             for e in range(16):
                 acc[e] = number(0)
             n_dense = n
@@ -197,7 +197,7 @@ def make_deltas(R: int, dtype: str, lanes: int):
         t, slot, c = cuda.threadIdx.x, cuda.blockIdx.x, cuda.blockIdx.y
         k = core_of[slot]
         i, kind = slot - first[k], kinds[k]
-        is_coded = kind == CATEGORY or kind == INDEX
+        is_coded = kind in (CATEGORY, INDEX)
         is_weighted = kind == VECTOR or (kind == NUMERIC and i > 0)
         lane, tile = t % lanes, t // lanes
         column, line = tile % tiles, tile // tiles
@@ -234,7 +234,7 @@ def make_deltas(R: int, dtype: str, lanes: int):
                     if u0 + u < count and a < P_rows:
                         p = weights[u] * P[left + a * room + places[u]]
                         if powers[u] != 0:
-                            p = number(math.ldexp(p, powers[u]))
+                            p = number(math.ldexp(p, int(powers[u])))
                     if u0 + u < count and a < Q_rows:
                         q = Q[right + a * room + places[u]]
                     shared[a * row + u], shared[half + a * row + u] = p, q
@@ -339,7 +339,7 @@ def finish(parts, n_chunks, part_size, R, ranks, sizes, offsets, first, kinds, s
             for c in range(n_chunks):
                 total += parts[c * part_size + at]
             constant += total
-            if kind == CATEGORY or kind == INDEX:
+            if kind in (CATEGORY, INDEX):
                 total *= scales[k]
             out[offsets[k] + i * r0 * r1 + e] = total
         if kind == CATEGORY:
@@ -357,7 +357,9 @@ def dot(T, T_rows, P, P_rows, room, m, h, is_weighted, f):
         f[s] = h[s] * total if is_weighted else total
 
 
-def expand(P, r, n, kind, column, scale, values, codes, stride, n_values, n_codes, m, room, rows, out):
+def expand(
+    P, r, n, kind, column, scale, values, codes, stride, n_values, n_codes, m, room, rows, out
+):  # fmt: skip
     """out[i r + b, s] = phi_s[i] P[b, s], zeros in further rows: a thread for a sample."""
     s = cuda.grid(1)
     if s < m:
@@ -365,7 +367,7 @@ def expand(P, r, n, kind, column, scale, values, codes, stride, n_values, n_code
         for row in range(rows):
             i, b = row // r, row % r
             x = P[b * room + s]
-            if kind == NUMERIC or kind == VECTOR:
+            if kind in (NUMERIC, VECTOR):
                 ahead = 1 if kind == NUMERIC else 0
                 if i >= ahead and i < n:
                     x *= values[(block * n_values + column + i - ahead) * stride + lane]

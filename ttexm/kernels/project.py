@@ -295,7 +295,7 @@ def _project_train(left, right, Z, exponent, out, work, powers):
             D = shift(pointer(out), left.offsets[k] + i * r0 * r1)
             product(L, G, r0, z0, z1, half)
             product(half, shift(R, (k + 1) * room), r0, z1, r1, D)
-            scale_by_power(D, r0 * r1, exponent + powers[k + 1])
+            scale_by_power(D, r0 * r1, exponent + int(powers[k + 1]))
             if k + 1 < d:
                 add_transposed_product(U, half, r1, r0, z1, new)
         exponent += normalize(new, r1 * z1)

@@ -93,7 +93,7 @@ def sweep_left(left, exponent, right, deltas, Z, extra, work):
         put(extra, k, _split(to, V, n, r0, r1, q1, XY_new, small, scratch))
         XY, XY_new = XY_new, XY
     if d % 2 == 0:
-        copy(XY, 2 * r * r, XY_new)
+        copy(XY, left.ranks[1] * (left.ranks[1] + extra[1]), XY_new)
     return total
 
 
