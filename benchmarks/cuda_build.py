@@ -10,12 +10,13 @@ import os
 import re
 import shutil
 import subprocess
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from functools import cache, partial
 from importlib import import_module, metadata, util
 from pathlib import Path
 from types import SimpleNamespace
 from typing import NamedTuple
+from unittest import mock
 
 KERNELS = "ttexm.kernels.cuda"  # has variants()
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
@@ -33,7 +34,7 @@ class Build(NamedTuple):
     opcodes: frozenset  # of the PTX, without their types: "fma", "ld", "bar" ..
     registers: int
     barriers: int
-    shared: int
+    shared: int  # static, as ptxas says, and dynamic, as launched
     constant: int
     stack: int
     spill_stores: int
@@ -92,7 +93,7 @@ def _ptxas():
     return path, release(version.stdout)
 
 
-def assemble(ptx: str, arch: str) -> str:
+def assemble(ptx: str, capability) -> str:
     """What `ptxas -v` says about PTX."""
     path, version = _ptxas()
     if release(ptx) != version:
@@ -101,7 +102,7 @@ def assemble(ptx: str, arch: str) -> str:
             f"NVVM is of CUDA {release(ptx)}, {path} of CUDA {version}: install packages "
             "nvidia-nvvm and nvidia-cuda-nvcc of one version."
         )
-    command = [path, "-v", f"-arch={arch}", "-o", os.devnull, "-"]
+    command = [path, "-v", "-arch=sm_{}{}".format(*capability), "-o", os.devnull, "-"]
     done = subprocess.run(command, input=ptx, capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)
@@ -145,37 +146,44 @@ def build(variant, capabilities=CAPABILITIES) -> list[Build]:
     """Compile a variant for some compute capabilities."""
     try:
         library = _lower(variant, min(capabilities))
-        return [_build(variant, library, capability) for capability in capabilities]
+        # ptxas works on one capability while NVVM goes on to the next.
+        with ThreadPoolExecutor() as pool:
+            made = []
+            for capability in capabilities:
+                (ptx,) = library.get_asm_strs(cc=capability)
+                made.append((capability, ptx, pool.submit(assemble, ptx, capability)))
+            return [_report(variant, *of_one) for of_one in made]
     except Exception as error:  # numba's own errors do not all survive the way between processes
         raise RuntimeError(f"{describe(variant)} does not compile: {error}") from error
+
+
+def _report(variant, capability, ptx, log):
+    found = parse_log(log.result())
+    found["shared"] += variant.dynamic_shared
+    return Build(
+        variant.name, variant.rank, variant.dtype, variant.threads, capability,
+        target=re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1],
+        opcodes=parse_opcodes(ptx),
+        **found,
+    )  # fmt: skip
 
 
 def _lower(variant, capability):
     """LLVM code of a kernel, made as `cuda.compile_ptx` makes it, in a library that emits PTX.
 
     It serves all capabilities: numba looks at the capability only for atomics before 6.0 and for
-    tanh in fast-math before 7.5. Typing and lowering take most of the time of a compilation.
+    tanh in fast-math before 7.5. For a kernel of tiles this takes 2 s, and NVVM and ptxas 1 s for
+    each capability.
     """
     from numba.cuda import compiler, dispatcher
 
-    # Device functions are compiled for the current device, of which there is none.
-    dispatcher.get_current_device = lambda: SimpleNamespace(compute_capability=capability)
-    library, _ = compiler._compile_pyfunc_with_fixup(
-        variant.function, variant.signature, device=False, abi="numba", cc=capability
-    )
+    # Device functions that a kernel calls are compiled for the current device, and there is none.
+    device = SimpleNamespace(compute_capability=capability)
+    with mock.patch.object(dispatcher, "get_current_device", return_value=device):
+        library, _ = compiler._compile_pyfunc_with_fixup(
+            variant.function, variant.signature, device=False, abi="numba", cc=capability
+        )
     return library
-
-
-def _build(variant, library, capability):
-    (ptx,) = library.get_asm_strs(cc=capability)
-    used = parse_log(assemble(ptx, "sm_{}{}".format(*capability)))
-    used["shared"] += variant.dynamic_shared
-    return Build(
-        variant.name, variant.rank, variant.dtype, variant.threads, capability,
-        target=re.search(r"^\.target (\w+)", ptx, re.MULTILINE)[1],
-        opcodes=parse_opcodes(ptx),
-        **used,
-    )  # fmt: skip
 
 
 def build_all(module=KERNELS, capabilities=CAPABILITIES, processes=2) -> list[Build]:

@@ -9,7 +9,47 @@ from benchmarks.occupancy import MULTIPROCESSORS, occupancy
 
 # Most registers a thread, on any capability, by kernel, padded rank and dtype: in steps of 8, as
 # registers are allocated. From `python -m benchmarks.cuda_resources --ceilings`.
-CEILINGS = {}
+CEILINGS = {
+    ("orthogonalize_train", None, "float64"): 128,
+    ("mirror", None, "float64"): 56,
+    ("fix_gauge", None, "float64"): 64,
+    ("project_train", None, "float64"): 144,
+    ("retract_left", None, "float64"): 168,
+    ("retract_right", None, "float64"): 208,
+    ("partials", 4, "float32"): 152,
+    ("deltas", 4, "float32"): 120,
+    ("partials", 8, "float32"): 200,
+    ("deltas", 8, "float32"): 128,
+    ("partials", 16, "float32"): 184,
+    ("deltas", 16, "float32"): 128,
+    ("partials", 32, "float32"): 184,
+    ("deltas", 32, "float32"): 136,
+    ("partials", 64, "float32"): 184,
+    ("deltas", 64, "float32"): 128,
+    ("pad", None, "float32"): 48,
+    ("finish", None, "float32"): 64,
+    ("dot", None, "float32"): 40,
+    ("expand", None, "float32"): 48,
+    ("squares", None, "float32"): 32,
+    ("take", None, "float32"): 40,
+    ("partials", 4, "float64"): 168,
+    ("deltas", 4, "float64"): 152,
+    ("partials", 8, "float64"): 176,
+    ("deltas", 8, "float64"): 160,
+    ("partials", 16, "float64"): 200,
+    ("deltas", 16, "float64"): 168,
+    ("partials", 32, "float64"): 200,
+    ("deltas", 32, "float64"): 168,
+    ("partials", 64, "float64"): 208,
+    ("deltas", 64, "float64"): 168,
+    ("pad", None, "float64"): 48,
+    ("finish", None, "float64"): 64,
+    ("dot", None, "float64"): 40,
+    ("expand", None, "float64"): 40,
+    ("squares", None, "float64"): 32,
+    ("take", None, "float64"): 40,
+    ("group", None, "int32"): 48,
+}
 
 # Sums in an order that differs from run to run, and what the simulator cannot execute.
 FORBIDDEN = {"atom", "red", "shfl", "vote", "match", "redux", "activemask", "elect"}
@@ -76,6 +116,7 @@ def test_faults_are_seen():
     for build in builds:
         assert (build.opcodes & FORBIDDEN == set()) == (build.name in ("on_the_stack", "sound"))
         assert (build.stack > 0) == (build.name == "on_the_stack")
+        assert build.shared == 1024 + (512 if build.name == "sound" else 0)
 
 
 def test_the_log_of_ptxas_is_read_whole():
@@ -135,7 +176,7 @@ def test_ptxas_is_looked_for_beside_nvvm_of_both_layouts(tmp_path):
 def test_an_nvvm_of_another_version_is_refused(monkeypatch):
     monkeypatch.setattr(cuda_build, "_ptxas", lambda: ("/bin/ptxas", "13.3"))
     with pytest.raises(RuntimeError, match=r"NVVM is of CUDA 13\.4, /bin/ptxas of CUDA 13\.3: "):
-        cuda_build.assemble("// Cuda compilation tools, release 13.4, V13.4.92", "sm_80")
+        cuda_build.assemble("// Cuda compilation tools, release 13.4, V13.4.92", (8, 0))
 
 
 def test_the_simulator_compiles_nothing(monkeypatch):

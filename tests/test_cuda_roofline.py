@@ -205,3 +205,14 @@ def test_measured_times_are_compared_with_the_bounds_of_that_gpu(monkeypatch, gp
     monkeypatch.setattr(cuda_roofline, "measure", measure)
     table = cuda_roofline.measured(cases, gpu, "", (1000, 5, 4, 2))
     assert [row["share"] for row in table.rows] == [share] * 6
+
+
+def test_measuring_asks_the_device(monkeypatch, stand_in):
+    def once(cases):
+        return {name: call() for name, call in cases.items()}
+
+    monkeypatch.setattr(cuda_roofline, "best_times", once)
+    made = cuda_roofline.measure(4, 3, 2, 2, "float32")
+    assert made["contraction"].shape == (4,)
+    assert made["retraction"].ranks == (1, 2, 2, 1)
+    assert {"contract", "gradient", "retract"} <= set(stand_in.calls)
