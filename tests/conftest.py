@@ -19,7 +19,7 @@ hypothesis.settings.register_profile(
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.register_profile(
-    "simulator", hypothesis.settings.get_profile("ttexm"), max_examples=6
+    "simulator", hypothesis.settings.get_profile("ttexm"), max_examples=15
 )
 hypothesis.settings.load_profile("simulator" if IS_SIMULATED else "ttexm")
 

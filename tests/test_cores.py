@@ -33,6 +33,7 @@ def test_core_gradient_is_the_derivative_in_each_entry(data, shape, dtype):
     assert_allclose(seen["f"], W.contract(batch), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.large
 def test_core_gradient_of_many_samples_and_of_products_out_of_range():
     rng = np.random.default_rng(0)
     batch = RankOneBatch.from_columns(rng.standard_normal((2000, 20)))
@@ -101,6 +102,7 @@ def test_the_first_step_of_adam_is_the_rate_in_every_entry():
     assert_allclose(run.tensor()._train.data, W._train.data - 1e-3 * signs, atol=1e-6)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("batch_size", [None, 25])
 @pytest.mark.parametrize("method", ["adam", "sgd"])
 @pytest.mark.parametrize("make", [lambda: problem(), lambda: problem(Logistic()), classes])

@@ -149,6 +149,7 @@ def test_an_offset_is_added_to_the_predictions():
     assert_allclose(one.one_site(), other.one_site(), rtol=1e-9)
 
 
+@pytest.mark.large
 @pytest.mark.parametrize("m", [1, 5, 40, FEW_SAMPLES])
 @pytest.mark.parametrize("sites", [1, 2])
 def test_local_problems_of_few_samples_are_solved_exactly(m, sites):
