@@ -16,11 +16,15 @@ from simulator import Simulator, SimulatorError
 if not IS_SIMULATED:
     pytest.skip("needs the CUDA simulator: NUMBA_ENABLE_CUDASIM=1", allow_module_level=True)
 
+import numba
 from numba import cuda
 
 from ttexm import ExMClassifier, ExMRegressor, Manifold, RankOneBatch, TTTensor
-from ttexm.kernels import cpu, cuda_batch, cuda_dense, cuda_tiles
+from ttexm.kernels import cpu, cuda_batch, cuda_dense, cuda_launch, cuda_samples, cuda_tiles
 from ttexm.kernels import cuda as gpu
+from ttexm.losses import Squared
+from ttexm.objective import Objective
+from ttexm.solvers.sweeps import Sweeps
 
 DTYPES = (np.float64, np.float32)
 TOLERANCE = {np.float64: 1e-13, np.float32: 1e-5}
@@ -248,6 +252,80 @@ def test_the_order_of_threads_changes_no_bits(short_segments):
     for others in seen[1:]:
         for one, other in zip(seen[0], others, strict=True):
             assert_array_equal(one, other)
+
+
+def test_a_part_is_copied_while_another_is_computed_with(unrecorded, monkeypatch):
+    batch, seen = mixed_batch((2, 2), 12_000, np.float64), []
+    train, dense = train_of((2, 2), 1, np.float64), np.zeros(2, np.bool_)
+    monkeypatch.setattr(cuda_batch, "free_bytes", lambda: 1000)
+
+    def noted(name):
+        function = getattr(cuda_batch, name)
+
+        def call(*arguments, stream=0, **others):
+            if stream:
+                seen.append((name, streams.setdefault(id(stream), len(streams)), stream))
+            return function(*arguments, stream=stream, **others)
+
+        return call
+
+    streams = {}
+    for name in ("send", "launch"):
+        monkeypatch.setattr(cuda_batch, name, noted(name))
+    values = cuda_batch.Partials.values
+
+    def wait(found):
+        seen.append(("wait", streams[id(found.batch.stream)], None))
+        return values(found)
+
+    monkeypatch.setattr(cuda_batch.Partials, "values", wait)
+    found, _ = gpu.contract(train, dense, gpu.hold(batch._batch, 12_000), 12_000, 9)
+    # Four parts of 3072 samples; values and codes are sent one after the other.
+    assert [event[:2] for event in seen if event[0] != "send"] == [
+        ("launch", 0), ("launch", 1), ("wait", 0), ("launch", 0), ("wait", 1), ("launch", 1),
+        ("wait", 0), ("wait", 1),
+    ]  # fmt: skip
+    sends = [k for k, event in enumerate(seen) if event[0] == "send"]
+    launches = [k for k, event in enumerate(seen) if event[0] == "launch"]
+    assert all(sends[2 * part + 3] < launches[part] for part in range(3))  # the next one is sent
+    assert_close(found, cpu.contract(train, dense, batch._batch, 12_000, 9)[0], np.float64)
+
+
+def type_of(argument):
+    if isinstance(argument, bool):
+        return numba.boolean
+    if hasattr(argument, "_numba_type_"):
+        return numba.from_dtype(argument.dtype)[::1]
+    return numba.typeof(argument)
+
+
+def test_kernels_are_launched_with_the_types_that_they_are_compiled_for(monkeypatch):
+    """Of arguments and threads, but for the number of threads of a simulated block."""
+    launched, run_kernel = {}, cuda_launch.launch
+
+    def launch(function, grid, *arguments, **settings):
+        launched.setdefault(function.__name__, []).append(tuple(map(type_of, arguments)))
+        run_kernel(function, grid, *arguments, **settings)
+
+    for module in (gpu, cuda_batch, cuda_samples, cuda_launch):
+        monkeypatch.setattr(module, "launch", launch)
+    for dtype in DTYPES:
+        batch = mixed_batch((2, 3, 2, 3), 20, dtype)
+        manifold = Manifold(batch.shape, 2, device="cuda")
+        W = manifold.random_point(0, dtype)
+        W = TTTensor([core.copy() for core in W.cores])
+        xi = manifold.gradient(W, batch[::2].to("cuda"), np.sin)
+        manifold.retract(W, manifold.project(W, xi.to_tensor()))
+        objective = Objective(Squared(), np.ones(20), np.ones(20), 0.1)
+        run = Sweeps(sites=2).start(W, batch.to("cuda"), objective)
+        run.iterate()
+        run.samples.squares(run.samples.ones(), 1)  # which is not needed for few samples
+    compiled = {}
+    for variant in gpu.variants():
+        compiled.setdefault(variant.name, []).append(variant.signature)
+    assert launched.keys() == compiled.keys()
+    for name, signatures in launched.items():
+        assert set(signatures) <= set(compiled[name]), name
 
 
 # -- from end to end -----------------------------------------------------------------------------

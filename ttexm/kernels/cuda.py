@@ -243,6 +243,7 @@ def variants() -> Iterator[Variant]:
             yield Variant("deltas", R, dtype, function, signature, threads, 0)
         data = (array, int32, i, i, i)
         for function, signature in (
+            (cuda_tiles.clear, (array,)),
             (cuda_tiles.pad, (double, int64, int64, int64, int64, i, array)),
             (cuda_tiles.finish,
              (array, i, i, i, int64, int64, int64, int64, int64, array, double)),

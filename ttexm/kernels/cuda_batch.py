@@ -1,12 +1,13 @@
 """Batches on the device: what of them fits there, contraction, and gradients.
 
 A batch is held on the device as a whole, or, where memory is short, its parts are copied whenever
-they are needed, while the part before is computed with. Partial products take more: a gradient goes
-through the samples in as many passes as memory asks for. Neither changes any bits of the results,
-as sums have an order of their own: SEGMENT samples, then chunks, whose size depends on the number
-of samples alone.
+they are needed, on two streams in turns: one part is copied while another is computed with. Partial
+products take more: a gradient goes through the samples in as many passes as memory asks for.
+Neither changes any bits of the results, as sums have an order of their own: SEGMENT samples, then
+chunks, whose size depends on the number of samples and the shape alone.
 """
 
+import itertools
 import math
 from contextlib import ExitStack
 from functools import cached_property
@@ -31,12 +32,14 @@ from .cuda_tiles import SEGMENT, Geometry
 from .layout import CATEGORY, INDEX, Batch, Train, stride_of
 
 MOST_CHUNKS = 32
+KEPT_BYTES = 256 * 1024 * 1024  # sums of chunks
 
 
 class DeviceBatch:
     """m samples on the device, all of them."""
 
-    def __init__(self, indices: tuple, values, codes, stride: int, batch: Batch, m: int):
+    def __init__(self, indices: tuple, values, codes, stride: int, batch: Batch, m: int, stream=0):
+        self.stream = stream  # on which it is copied, and on which to launch what needs it
         self.kinds, self.columns, self.scales = indices
         self.values, self.codes, self.stride = values, codes, stride
         self.batch, self.m, self.dtype = batch, m, batch.values.dtype
@@ -87,7 +90,7 @@ class Held:
         self.sample_bytes = batch.n_values * self.dtype.itemsize + 8 * batch.n_codes
         self.n_parts = 1
         if device is None:
-            # Two parts are on the device at a time; half of the memory is for partial products.
+            # Three parts are on the device at a time; half of the memory is for partial products.
             self.part = self._part_size(free_bytes())
             self.n_parts = max(1, -(-m // self.part))
             device = self._send(0, m) if self.n_parts == 1 else None
@@ -97,7 +100,7 @@ class Held:
         if self.m * self.sample_bytes <= n_bytes / 2:
             return max(1, self.m)
         step = math.lcm(SEGMENT, self.batch.stride)
-        return max(step, int(n_bytes / 4 / self.sample_bytes) // step * step)
+        return max(step, int(n_bytes / 6 / self.sample_bytes) // step * step)
 
     @cached_property
     def _indices(self):
@@ -114,26 +117,28 @@ class Held:
             send(array[first * n : last * n] if n else np.zeros(1, array.dtype), stream=stream)
             for array, n in columns
         )
-        return DeviceBatch(self._indices, values, codes, batch.stride, batch, stop - start)
+        m = stop - start
+        return DeviceBatch(self._indices, values, codes, batch.stride, batch, m, stream)
 
     def parts(self):
-        """(start, part) for each part of the samples, the next one on its way already."""
+        """(start, part) for each part of the samples, the next one on its way already.
+
+        A part's memory is free again when the part after the next one comes.
+        """
         if self.resident is not None:
             yield 0, self.resident
             return
-        stream, ahead = cuda.stream(), None
+        streams = itertools.cycle([cuda.stream(), cuda.stream()])
         with ExitStack() as pinned:
             for array in (self.batch.values, self.batch.codes):
                 if len(array):
                     pinned.enter_context(cuda.pinned(array))
-            for start in range(0, self.m, self.part):
-                now = ahead or self._send(start, min(start + self.part, self.m), stream)
-                stream.synchronize()
-                after = start + self.part
-                ahead = None
-                if after < self.m:
-                    ahead = self._send(after, min(after + self.part, self.m), stream)
+            spans = [(s, min(s + self.part, self.m)) for s in range(0, self.m, self.part)]
+            now = self._send(*spans[0], next(streams))
+            for (start, _), after in itertools.zip_longest(spans, spans[1:]):
+                ahead = self._send(*after, next(streams)) if after else None
                 yield start, now
+                now = ahead
 
     def take(self, rows: np.ndarray) -> "Held":
         """Some samples of a batch that is on the device, gathered there."""
@@ -175,7 +180,7 @@ class Partials:
             cuda_tiles.make_partials(R, dtype, threads), n_blocks, self.cores, self.train.first,
             self.train.sizes, self.identity, *self.batch.arrays, d, reverse, start, stop,
             self.period, self.f, 0, self.P, kept_rows, self.room, self.powers, self.f,
-            self.f_powers, threads=threads,
+            self.f_powers, threads=threads, stream=self.batch.stream,
         )  # fmt: skip
         return self
 
@@ -185,26 +190,48 @@ class Partials:
         return self.P, self.R, self.powers
 
     def values(self):
-        """f and its powers of two, on the host."""
-        return self.f.copy_to_host(), self.f_powers.copy_to_host().astype(np.int64)
+        """f and its powers of two, on the host; waits for them."""
+        stream = self.batch.stream
+        f, powers = (a.copy_to_host(stream=stream) for a in (self.f, self.f_powers))
+        if stream:
+            stream.synchronize()
+        return f, powers.astype(np.int64)
+
+
+def predictions(train: DeviceTrain, cores, R, identity, held: Held, period, reverse=False):
+    """<W, X_s> = mantissas 2^exponents of all samples.
+
+    The numbers of a part are waited for when the next part's kernel runs.
+    """
+    mantissas, exponents = np.empty(held.m, held.dtype), np.empty(held.m, np.int64)
+
+    def collect(start, found):
+        span = slice(start, start + found.batch.m)
+        mantissas[span], exponents[span] = found.values()
+
+    last = None
+    for start, part in held.parts():
+        found = Partials(train, cores, R, identity, part, period).run(0, part.m, reverse)
+        if last:
+            collect(*last)
+        last = start, found
+    collect(*last)
+    return mantissas, exponents
 
 
 def contract(train: Train, identity, held: Held, m, period):
     """<W, X_s> = mantissas 2^exponents, for m samples, in O(d n r^2) a sample."""
-    mantissas, exponents = np.empty(m, held.dtype), np.empty(m, np.int64)
-    if m > 0:
-        device, R = send_train(train), padded(train.rank)
-        cores, flags = pad(device, R, held.dtype), send(identity, np.bool_)
-        for start, part in held.parts():
-            found = Partials(device, cores, R, flags, part, period).run(0, part.m)
-            span = slice(start, start + part.m)
-            mantissas[span], exponents[span] = found.values()
-    return mantissas, exponents
+    if m == 0:
+        return np.empty(0, held.dtype), np.empty(0, np.int64)
+    device, R = send_train(train), padded(train.rank)
+    cores, flags = pad(device, R, held.dtype), send(identity, np.bool_)
+    return predictions(device, cores, R, flags, held, period)
 
 
-def chunk_size(m: int) -> int:
-    """Samples whose sums are kept apart; it depends on m alone, and so do the bits of results."""
-    return SEGMENT * max(1, -(-m // (SEGMENT * MOST_CHUNKS)))
+def chunk_size(m: int, part_bytes: int) -> int:
+    """Samples whose sums are kept apart; it depends on m and the shape alone, as do the bits."""
+    n_chunks = max(1, min(MOST_CHUNKS, KEPT_BYTES // part_bytes))
+    return SEGMENT * max(1, -(-m // (SEGMENT * n_chunks)))
 
 
 class Gradient:
@@ -215,10 +242,10 @@ class Gradient:
         self.trains = send_train(left), send_train(right)
         self.R, self.dtype = padded(left.rank), held.dtype
         self.cores = [pad(train, self.R, self.dtype) for train in self.trains]
-        self.dense = zeros(len(left.sizes), np.bool_)
-        self.chunk = chunk_size(m)
-        self.n_chunks = max(1, -(-m // self.chunk))
+        self.dense = send(np.zeros(len(left.sizes)), np.bool_)
         self.part_size = self.trains[0].n_slots * self.R**2
+        self.chunk = chunk_size(m, self.part_size * self.dtype.itemsize)
+        self.n_chunks = max(1, -(-m // self.chunk))
         self.parts = zeros(self.n_chunks * self.part_size, self.dtype)
 
     def accumulate(self, g):
@@ -229,22 +256,16 @@ class Gradient:
         fits = max(SEGMENT, int(min(free_bytes(), 2**62) // bonds) // SEGMENT * SEGMENT)
         is_single = self.held.resident is not None and self.m <= fits
         if callable(g) and not is_single:
-            g = g(*self._predictions())
+            # From the right, as a single pass has them: the same bits.
+            right = self.trains[1], self.cores[1], self.R, self.dense
+            g = g(*predictions(*right, self.held, self.period, reverse=True))
         for start, part in self.held.parts():
             chosen = g if callable(g) else send(g[start : start + part.m], self.dtype)
             for first in range(0, part.m, fits):
                 self._add(part, start, first, min(first + fits, part.m), chosen)
+            if part.stream:
+                part.stream.synchronize()  # the next part adds to the same sums, on another stream
         return None
-
-    def _predictions(self):
-        """f and its powers, from the right, as a single pass has them: the same bits."""
-        found = [
-            Partials(self.trains[1], self.cores[1], self.R, self.dense, part, self.period)
-            .run(0, part.m, reverse=True)
-            .values()
-            for _, part in self.held.parts()
-        ]
-        return tuple(np.concatenate(arrays) for arrays in zip(*found, strict=True))
 
     def _add(self, part, offset, start, stop, g):
         """Samples start .. stop - 1 of a part that begins with sample `offset` of all."""
@@ -285,5 +306,5 @@ def add_outer(train, part, groups, g, span, chunks, left, right, room, period, R
         cuda_tiles.make_deltas(R, dtype, lanes), (train.n_slots, n_chunks), train.core_of,
         train.first, part.kinds, part.columns, part.values, part.stride, part.batch.n_values,
         *groups, train.d, g, *span, chunk, *left, *right, room, period, parts,
-        train.n_slots * R * R, threads=(R // 4) ** 2 * lanes,
+        train.n_slots * R * R, threads=(R // 4) ** 2 * lanes, stream=part.stream,
     )  # fmt: skip

@@ -11,6 +11,7 @@ from .layout import Train
 
 IS_SIMULATED = bool(config.ENABLE_CUDASIM)
 THREADS = 4 if IS_SIMULATED else cuda_dense.THREADS  # of blocks that may have any number of them
+MOST_BLOCKS = 4096  # of kernels that may have any number of them
 SHARE = 0.8  # of the free memory that is used at most
 
 
@@ -44,7 +45,9 @@ def empty(n, dtype):
 
 def zeros(n, dtype):
     """Memory on the device, all zero."""
-    return cuda.to_device(np.zeros(max(1, int(n)), dtype))
+    a = empty(n, dtype)
+    launch(cuda_tiles.clear, min(MOST_BLOCKS, -(-a.size // THREADS)), a)
+    return a
 
 
 def free_bytes() -> float:

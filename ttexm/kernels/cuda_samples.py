@@ -28,10 +28,8 @@ class Samples:
         self.kinds, self.scales = held.kinds, held.scales
         widest = 16 * Geometry.of(4, IS_SIMULATED).threads // 4  # samples of the largest block
         self.room = max(1, -(-m // widest)) * widest
-        self.chunk = chunk_size(m)
-        self.n_chunks = max(1, -(-m // self.chunk))
-        self.zero, self.no_powers = zeros(1, np.int64), zeros(1, np.int32)
-        self.dense, self.unused = zeros(1, np.bool_), zeros(1, self.dtype)
+        self.zero, self.no_powers = send([0], np.int64), send([0], np.int32)
+        self.dense, self.unused = send([False], np.bool_), send([0], self.dtype)
         self.f, self.f_powers = empty(m, self.dtype), empty(m, np.int32)
         self._sent = None, None
 
@@ -110,18 +108,20 @@ class Samples:
         train = SimpleNamespace(core_of=slots, first=self.zero, d=1, n_slots=n)
         part = SimpleNamespace(
             dtype=batch.dtype, kinds=batch.kinds[one], columns=batch.columns[one],
-            values=batch.values, stride=batch.stride, batch=batch.batch,
+            values=batch.values, stride=batch.stride, batch=batch.batch, stream=0,
         )  # fmt: skip
-        parts = zeros(self.n_chunks * n * rank**2, self.dtype)
+        chunk = chunk_size(self.m, n * rank**2 * self.dtype.itemsize)
+        n_chunks = max(1, -(-self.m // chunk))
+        parts = zeros(n_chunks * n * rank**2, self.dtype)
         sides = ((P, self._rows_of(P), self.no_powers) for P in (L, R))
         if self.m > 0:
             add_outer(
                 train, part, batch.groups(np.array([n]), k), g, (0, self.m, 0),
-                (self.chunk, self.n_chunks), *sides, self.room, UNCHECKED, rank, parts,
+                (chunk, n_chunks), *sides, self.room, UNCHECKED, rank, parts,
             )  # fmt: skip
         out = empty(n * r0 * r1, np.float64)
         launch(
-            cuda_tiles.finish, 1, parts, self.n_chunks, n * rank**2, rank, send([r0, r1], np.int64),
+            cuda_tiles.finish, 1, parts, n_chunks, n * rank**2, rank, send([r0, r1], np.int64),
             send([n], np.int64), self.zero, self.zero, batch.kinds[one], batch.scales[one], out,
         )  # fmt: skip
         return out.copy_to_host().astype(self.dtype).reshape(shape)

@@ -312,6 +312,12 @@ def group(
                 to += 1
 
 
+def clear(a):
+    """a = 0, by any number of blocks."""
+    for i in range(cuda.grid(1), len(a), cuda.gridDim.x * cuda.blockDim.x):
+        a[i] = 0
+
+
 def pad(data, ranks, offsets, first, core_of, R, cores):
     """Cores as `partials` wants them: a block for a slot."""
     slot = cuda.blockIdx.x
