@@ -181,8 +181,9 @@ def _lower(variant, capability):
     device = SimpleNamespace(compute_capability=capability)
     with mock.patch.object(dispatcher, "get_current_device", return_value=device):
         library, _ = compiler._compile_pyfunc_with_fixup(
-            variant.function, variant.signature, device=False, abi="numba", cc=capability
-        )
+            variant.function, variant.signature, device=False, abi="numba", cc=capability,
+            launch_bounds=variant.launch_bounds,
+        )  # fmt: skip
     return library
 
 

@@ -35,4 +35,5 @@ def variants():
             signature=(float64[::1], int64),
             threads=64,
             dynamic_shared=1024,
+            launch_bounds=None,
         )

@@ -197,6 +197,10 @@ class Variant(NamedTuple):
     threads: int
     dynamic_shared: int  # bytes
 
+    @property
+    def launch_bounds(self):
+        return getattr(self.function, "launch_bounds", None)
+
 
 def variants() -> Iterator[Variant]:
     """Every kernel at every padded rank and precision; needs no GPU."""

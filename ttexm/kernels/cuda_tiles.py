@@ -164,6 +164,7 @@ def make_partials(R: int, dtype: str, threads: int):
                 f[s0 + s] = v[s]
                 f_powers[s0 + s] = exponents[s]
 
+    partials.launch_bounds = threads, 3  # blocks a multiprocessor that do without spills
     return partials
 
 
@@ -268,6 +269,8 @@ def make_deltas(R: int, dtype: str, lanes: int):
                         at = (line + a * tiles) * R + column + b * tiles
                         parts[to + at] += acc[4 * a + b]
 
+    if R > 4:  # with bounds, the NVVM of 10.0 would keep the tile of R = 4 in memory
+        deltas.launch_bounds = threads, {8: 4, 16: 4, 32: 3, 64: 2}[R]
     return deltas
 
 
