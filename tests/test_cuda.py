@@ -59,6 +59,10 @@ def assert_close(found, wanted, dtype):
     assert_allclose(found, wanted, rtol=0, atol=TOLERANCE[dtype] * scale)
 
 
+def test_both_kernel_sets_have_the_same_names():
+    assert sorted(gpu.__all__) == sorted(cpu.__all__)
+
+
 # -- every padded rank ---------------------------------------------------------------------------
 
 

@@ -43,6 +43,7 @@ class DeviceBatch:
         self.kinds, self.columns, self.scales = indices
         self.values, self.codes, self.stride = values, codes, stride
         self.batch, self.m, self.dtype = batch, m, batch.values.dtype
+        self._groups = {}
 
     @property
     def arrays(self):
@@ -51,10 +52,6 @@ class DeviceBatch:
             self.kinds, self.columns, self.scales, self.values, self.codes, self.stride,
             self.batch.n_values, self.batch.n_codes,
         )  # fmt: skip
-
-    @cached_property
-    def _groups(self):
-        return {}
 
     def groups(self, sizes: np.ndarray, first_mode: int = 0):
         """The samples of each code, for some modes next to each other, as `deltas` takes them.
@@ -251,7 +248,9 @@ class Gradient:
     def accumulate(self, g):
         """Fill the parts; g is an array, or a function of all predictions and their powers."""
         if self.m == 0:
-            return g(np.empty(0, self.dtype), np.empty(0, np.int64)) if callable(g) else g
+            if callable(g):
+                g(np.empty(0, self.dtype), np.empty(0, np.int64))
+            return
         bonds = 2 * (len(self.left.sizes) + 2) * self.R * self.dtype.itemsize
         fits = max(SEGMENT, int(min(free_bytes(), 2**62) // bonds) // SEGMENT * SEGMENT)
         is_single = self.held.resident is not None and self.m <= fits
@@ -265,7 +264,6 @@ class Gradient:
                 self._add(part, start, first, min(first + fits, part.m), chosen)
             if part.stream:
                 part.stream.synchronize()  # the next part adds to the same sums, on another stream
-        return None
 
     def _add(self, part, offset, start, stop, g):
         """Samples start .. stop - 1 of a part that begins with sample `offset` of all."""
