@@ -1,8 +1,9 @@
 """Accuracy and time against other learners on the paper's data sets.
 
 ``python -m benchmarks.peers_ml``; data as in `benchmarks.accuracy`. ``--only car hiv movielens
-synthetic`` for some of the data sets, ``--seeds 1`` for fewer splits, ``--rows 5000`` for a smaller
-synthetic set. Every data set replaces its own part of the file of results.
+synthetic`` for some of the data sets, ``--skip EBM`` for some of the learners, ``--seeds 1`` for
+fewer splits, ``--rows 5000`` for a smaller synthetic set. Every data set replaces its own part of
+the file of results.
 
 All learners have their defaults, and take categories as each does best: `classifiers` says how.
 Unless ``--threads`` says otherwise each has one thread, for then the CPU seconds of a fit are
@@ -109,12 +110,15 @@ def main():
     parser.add_argument("--seeds", type=int, default=5, help="splits, at most")
     parser.add_argument("--rows", type=int, default=100_000, help="of the synthetic set, to train")
     parser.add_argument("--threads", type=int, default=1, help="of every learner")
-    parser.add_argument("--ebm-rows", type=int, default=5000, help="that EBM gets at most; 0: all")
+    parser.add_argument("--skip", nargs="+", choices=LEARNERS, default=[], help="some learners")
+    # All of Car and HIV; on 5000 rows of MovieLens it takes more than three minutes.
+    parser.add_argument("--ebm-rows", type=int, default=1400, help="that EBM gets at most; 0: all")
     arguments = parser.parse_args()
     classifiers.find_data()
     warnings.filterwarnings("ignore")
     reasons = rivals.install([module for _, module in LEARNERS.values() if module])
     failed = {name: reasons[module] for name, (_, module) in LEARNERS.items() if module in reasons}
+    failed |= dict.fromkeys(arguments.skip, "left out by --skip")
     machine = describe_machine("scikit-learn", "lightgbm", "catboost", "interpret", "myfm")
     machine = {"ttexm": ttexm.__version__, **machine, "threads": arguments.threads}
     print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
