@@ -6,10 +6,7 @@ solvers`` for a part, ``--seeds 2`` for fewer seeds.
 """
 
 import argparse
-import contextlib
-import io
 import json
-import os
 import time
 import warnings
 from dataclasses import replace
@@ -17,13 +14,9 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer
-from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import log_loss, roc_auc_score
+from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import StratifiedShuffleSplit
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, OrdinalEncoder
+from sklearn.preprocessing import OneHotEncoder
 
 import ttexm
 from ttexm import ExMClassifier, ExMRegressor, RankOneBatch, TTTensor, datasets, initialize
@@ -37,73 +30,29 @@ from ttexm.solvers.sweeps import Sweep, Sweeps
 from ttexm.trainer import Trainer
 
 from . import rivals
+from .classifiers import (
+    MOVIELENS_SEEDS,
+    MyFM,
+    car_splits,
+    exm,
+    find_data,
+    hist_gradient_boosting,
+    hiv_splits,
+    interactions,
+    logistic_regression,
+    measure,
+    movielens_splits,
+    random_forest,
+    warm_up,
+)
 from .timing import Table, describe_machine
-
-RESULTS = Path(__file__).parent / "results" / "accuracy.json"
-N_TEST = 20_000
-HIGH_CARDINALITY = 255  # levels that HistGradientBoosting takes at most
-
-
-# -- rivals ------------------------------------------------------------------------------------
-
-
-def one_hot(X):
-    """Columns for a linear model: categories as indicators, numbers as they are."""
-    categories = X.select_dtypes("category").columns.tolist()
-    encoder = OneHotEncoder(handle_unknown="ignore")
-    return ColumnTransformer([("one_hot", encoder, categories)], remainder="passthrough")
-
-
-def ordinal(X, levels):
-    """Columns for trees: categories of more than so many levels as numbers."""
-    large = [name for name in X.select_dtypes("category") if X[name].nunique() > levels]
-    encoder = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1)
-    return ColumnTransformer(
-        [("codes", encoder, large)], remainder="passthrough", verbose_feature_names_out=False
-    ).set_output(transform="pandas")
-
-
-def logistic_regression(X, seed):
-    return make_pipeline(one_hot(X), LogisticRegression(max_iter=2000))
-
-
-def hist_gradient_boosting(X, seed):
-    trees = HistGradientBoostingClassifier(categorical_features="from_dtype", random_state=seed)
-    return make_pipeline(ordinal(X, HIGH_CARDINALITY), trees)
-
-
-def random_forest(X, seed):
-    return make_pipeline(ordinal(X, 0), RandomForestClassifier(n_jobs=-1, random_state=seed))
-
-
-class MyFM:
-    """myFM, a Bayesian factorization machine, on one-hot columns; settings of its examples."""
-
-    def __init__(self, X, seed):
-        self.encoder, self.seed = OneHotEncoder(handle_unknown="ignore"), seed
-
-    def fit(self, X, y):
-        import myfm
-
-        self.model = myfm.MyFMClassifier(rank=10, random_seed=self.seed)
-        with contextlib.redirect_stderr(io.StringIO()):  # its progress bar
-            self.model.fit(self.encoder.fit_transform(X), y, n_iter=200)
-        return self
-
-    def predict_proba(self, X):
-        p = self.model.predict_proba(self.encoder.transform(X))
-        return np.stack([1 - p, p], axis=1)
-
 
 RIVALS = {
     "LogisticRegression": logistic_regression,
     "HistGradientBoosting": hist_gradient_boosting,
     "RandomForest": random_forest,
 }
-
-
-def exm(X, seed):
-    return ExMClassifier(random_state=seed)
+RESULTS = Path(__file__).parent / "results" / "accuracy.json"
 
 
 # -- data sets ---------------------------------------------------------------------------------
@@ -116,14 +65,7 @@ def compare(title, splits, models):
     """
     table = Table(title, ["", "AUC", "log-loss", "fit, s", "AUC by split"], [24, 9, 10, 9, 60])
     for name, make in models.items():
-        found = []
-        for seed, (X, y, X_test, y_test) in splits:
-            model = make(X, seed)
-            start = time.perf_counter()
-            model.fit(X, y)
-            seconds = time.perf_counter() - start
-            p = model.predict_proba(X_test)[:, 1]
-            found.append((roc_auc_score(y_test, p), log_loss(y_test, p), seconds))
+        found = [measure(make, seed, rows)[:3] for seed, rows in splits]
         auc, loss, seconds = np.mean(found, axis=0)
         by_split = " ".join(f"{row[0]:.4f}" for row in found)
         table.add(
@@ -133,56 +75,32 @@ def compare(title, splits, models):
     return table
 
 
-def stratified(X, y, seeds):
-    """A fifth of the rows for testing, as in the paper, for each seed."""
-    for seed in seeds:
-        split = StratifiedShuffleSplit(1, test_size=0.2, random_state=seed).split(X, y)
-        train, test = next(split)
-        yield seed, (X.iloc[train], y[train], X.iloc[test], y[test])
-
-
 def car(n_seeds):
-    X, y = datasets.load_car(return_X_y=True, as_frame=True)
-    splits = list(stratified(X, np.asarray(y) > 0, range(n_seeds)))
-    return compare(f"Car, seeds 0 to {n_seeds - 1}", splits, {"ExMClassifier": exm} | RIVALS)
+    title = f"Car, seeds 0 to {n_seeds - 1}"
+    return compare(title, car_splits(range(n_seeds)), {"ExMClassifier": exm} | RIVALS)
 
 
 def hiv(n_seeds):
-    X, y = datasets.load_hiv1_protease(return_X_y=True, as_frame=True)
-    splits = list(stratified(X, np.asarray(y), range(n_seeds)))
     title = f"HIV-1 protease, seeds 0 to {n_seeds - 1}"
-    return compare(title, splits, {"ExMClassifier": exm} | RIVALS)
+    return compare(title, hiv_splits(range(n_seeds)), {"ExMClassifier": exm} | RIVALS)
 
 
 def movielens(n_seeds, failed):
-    seeds, tables = (42, 0, 1)[:n_seeds], []
+    seeds, tables = MOVIELENS_SEEDS[:n_seeds], []
     models = {"ExMClassifier": exm} | RIVALS
     if "myfm" in failed:
         print(f"myFM could not be installed: {failed['myfm']}")
     else:
         models["myFM"] = MyFM
     for variant in ("rounded", "unrounded"):
-        X, y = datasets.load_movielens100k(variant, return_X_y=True, as_frame=True)
-        y, splits = np.asarray(y), []
         seeds = seeds if variant == "rounded" else seeds[:1]
-        for seed in seeds:
-            train, test = datasets.movielens_split(y, seed)
-            splits.append((seed, (X.iloc[train], y[train], X.iloc[test], y[test])))
+        splits = movielens_splits(seeds, variant)
         title = f"MovieLens-100K, {variant} ages and years, seeds {seeds} (42: the paper's)"
         tables.append(compare(title, splits, models))
     return tables
 
 
 # -- the paper's synthetic data ----------------------------------------------------------------
-
-
-def interactions(seed, **settings):
-    """Training rows, test rows, the real-valued target and the labels of each."""
-    n_train = settings.pop("n_train", 100_000)
-    made = datasets.make_interactions(n_train + N_TEST, random_state=seed, **settings)
-    signs = np.where(made.target > 0, 1, -1)  # what is tested against, also where labels flip
-    train, test = slice(0, n_train), slice(n_train, None)
-    return made.data[train], made.target[train], made.labels[train], made.data[test], signs[test]
 
 
 def fit_synthetic(table, name, seed, regression, make=None, **settings):
@@ -401,9 +319,7 @@ def main():
     parser.add_argument("--seeds", type=int, default=5, help="splits or data sets, at most")
     parser.add_argument("--seconds", type=int, default=10, help="for a solver, at most")
     arguments = parser.parse_args()
-    shared = Path(__file__).parents[2] / "shared" / "data"
-    if shared.exists():
-        os.environ.setdefault("TTEXM_DATA", str(shared))
+    find_data()
     warnings.filterwarnings("ignore")
     failed = rivals.install(["myfm"])
     machine = describe_machine("scikit-learn", "myfm")
@@ -430,17 +346,6 @@ def main():
     results = {"machine": machine, "tables": {table.title: table.rows for table in tables}}
     RESULTS.write_text(json.dumps(results, indent=1, default=float))
     print(f"\nwritten to {RESULTS}")
-
-
-def warm_up():
-    """Have all kernels compiled, or loaded, before anything is timed."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"x": rng.random(6000), "color": pd.Categorical(rng.integers(0, 3, 6000))})
-    for rows in (500, 6000):  # float64, float32
-        ExMClassifier(random_state=0).fit(X[:rows], rng.random(rows) > 0.5)
-    for solver in ("riemannian", "riemannian_cg", "cores"):
-        model = ExMClassifier(4, alpha=1e-3, order_scale=1.0, solver=solver, max_iter=2)
-        model.fit(X[:500], rng.random(500) > 0.5)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,9 @@ REQUIREMENTS = {
     "teneva": "teneva>=0.14",
     "tntorch": "tntorch>=1.1",
     "myfm": "myfm>=0.4",
+    "lightgbm": "lightgbm>=4",
+    "catboost": "catboost>=1.2",
+    "interpret": "interpret>=0.7",
 }
 TENSOR_TRAINS = ("jax", "torch", "torchtt", "teneva", "tntorch")
 

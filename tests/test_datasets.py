@@ -10,9 +10,11 @@ import http.server
 import io
 import os
 import re
+import shutil
 import sys
 import threading
 import zipfile
+from pathlib import Path
 
 import hypothesis.strategies as st
 import numpy as np
@@ -22,7 +24,7 @@ from hypothesis import given
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy import sparse
 
-from ttexm import datasets
+from ttexm import archives
 from ttexm.datasets import (
     load_car,
     load_hiv1_protease,
@@ -49,7 +51,7 @@ def zipped(**files):
 
 @pytest.fixture
 def one_car(monkeypatch):
-    monkeypatch.setitem(datasets.SHA256, "car", {"car.data": hashlib.sha256(ONE_CAR).hexdigest()})
+    monkeypatch.setitem(archives.SHA256, "car", {"car.data": hashlib.sha256(ONE_CAR).hexdigest()})
 
 
 @pytest.fixture
@@ -65,7 +67,7 @@ def served(tmp_path, monkeypatch):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.01]).start()
         url = f"http://127.0.0.1:{server.server_port}/car.zip"
-        monkeypatch.setitem(datasets.ARCHIVES, "car", url)
+        monkeypatch.setitem(archives.ARCHIVES, "car", url)
         monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         monkeypatch.delenv("TTEXM_DATA", raising=False)
@@ -275,16 +277,49 @@ def test_an_archive_is_downloaded_once(served, archive):
     assert load_car().target.tolist() == [1]
 
 
+WHOLE = zipped(**{"car.data": ONE_CAR * 100})
+
+
 @pytest.mark.parametrize(
-    ("archive", "message"),
+    ("archive", "why"),
     [
-        (b"<html>", r"car.zip' is not a zip archive; delete it and load again."),
-        (zipped(readme=b""), r"car.zip' holds no file car.data; delete it and load again."),
-        (zipped(**{"car.data": ONE_CAR}), "car.data is not the original: its sha256 must be b703a"),
+        (b"<html>", "is damaged (File is not a zip file)"),
+        (WHOLE[:-30], "is damaged (File is not a zip file)"),
+        (WHOLE.replace(ONE_CAR, ONE_CAR.upper(), 1), "is damaged (Bad CRC-32 for file 'car.data')"),
+        (zipped(**{"inner.zip": WHOLE[:-30]}), "is damaged (File is not a zip file)"),
+        (zipped(readme=b""), "holds no such file"),
     ],
+    ids=["no archive", "truncated", "damaged", "truncated within", "another"],
 )
-def test_a_wrong_archive_is_named(served, archive, message):
+def test_a_wrong_archive_is_named_with_both_hashes(served, archive, why):
     served.write_bytes(archive)
+    wanted, found = archives.SHA256["car"]["car.data"], hashlib.sha256(archive).hexdigest()
+    path = str(served.parents[1] / "cache" / "ttexm" / "car.zip")
+    message = (
+        f"car.data, of sha256 {wanted}, is wanted from {path!r}, of sha256 {found}, "
+        f"which {why}; delete the archive and load again."
+    )
+    with pytest.raises(ValueError, match=re.escape(message)):
+        load_car()
+
+
+def test_a_compressed_file_that_is_damaged_is_an_error(served):
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("car.data", ONE_CAR * 100)
+    content = bytearray(buffer.getvalue())
+    start = 30 + len("car.data")  # of the compressed bytes, after the header of the file
+    content[start : start + 8] = b"\xff" * 8
+    served.write_bytes(content)
+    with pytest.raises(ValueError, match=r"car.zip', of sha256 .* is damaged"):
+        load_car()
+
+
+def test_a_wrong_file_in_an_archive_is_named_with_both_hashes(served):
+    served.write_bytes(WHOLE)
+    wanted = archives.SHA256["car"]["car.data"]
+    found = hashlib.sha256(ONE_CAR * 100).hexdigest()
+    message = f"car.data is not the original: its sha256 must be {wanted}, got {found}; delete "
     with pytest.raises(ValueError, match=message):
         load_car()
 
@@ -293,10 +328,44 @@ def test_a_wrong_file_is_named_with_both_hashes(tmp_path, monkeypatch):
     monkeypatch.setenv("TTEXM_DATA", str(tmp_path))
     (tmp_path / "car").mkdir()
     (tmp_path / "car" / "car.data").write_bytes(ONE_CAR)
-    wanted, found = datasets.SHA256["car"]["car.data"], hashlib.sha256(ONE_CAR).hexdigest()
+    wanted, found = archives.SHA256["car"]["car.data"], hashlib.sha256(ONE_CAR).hexdigest()
     message = f"car.data is not the original: its sha256 must be {wanted}, got {found}; delete "
     with pytest.raises(ValueError, match=message):
         load_car()
+
+
+@needs_data
+@pytest.mark.parametrize(
+    ("load", "dataset", "name"),
+    [
+        (load_car, "car", "car.data"),
+        *[
+            (functools.partial(load_hiv1_protease, subset), "hiv1_protease", f"{subset}Data.txt")
+            for subset in ("1625", "746", "impens", "schilling")
+        ],
+        *[
+            (load_movielens100k, "ml-100k", name)
+            for name in ("u.data", "u.genre", "u.item", "u.user")
+        ],
+    ],
+)
+def test_a_truncated_file_is_named_with_both_hashes(load, dataset, name, tmp_path, monkeypatch):
+    shutil.copytree(Path(os.environ["TTEXM_DATA"], dataset), tmp_path / dataset)
+    content = (tmp_path / dataset / name).read_bytes()[:-5]
+    (tmp_path / dataset / name).write_bytes(content)
+    monkeypatch.setenv("TTEXM_DATA", str(tmp_path))
+    wanted, found = archives.SHA256[dataset][name], hashlib.sha256(content).hexdigest()
+    message = f"{name} is not the original: its sha256 must be {wanted}, got {found}; delete "
+    with pytest.raises(ValueError, match=message):
+        load()
+
+
+@needs_data
+def test_titles_of_movies_are_latin_1():
+    content = archives.read("ml-100k", "u.item")
+    with pytest.raises(UnicodeDecodeError):
+        content.decode("utf-8")
+    assert "Mis\u00e9rables, Les (1995)" in content.decode("latin-1")
 
 
 def test_a_missing_file_is_named_with_its_folder(tmp_path, monkeypatch):

@@ -1,14 +1,7 @@
 """The paper's datasets: Car, HIV-1 protease, MovieLens 100K, and its synthetic interactions.
 
-Files are read from the folder that the environment variable ``TTEXM_DATA`` names, laid out as
-`SHA256` is (``car/car.data`` ..); without it the original archives are downloaded once, by pooch.
+Where the files come from, and how they are verified, is in `archives`.
 """
-
-import hashlib
-import importlib
-import io
-import os
-import zipfile
 
 import numpy as np
 from scipy import sparse
@@ -16,28 +9,8 @@ from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import Bunch, check_random_state
 
-ARCHIVES = {
-    "car": "https://archive.ics.uci.edu/static/public/19/car+evaluation.zip",
-    "hiv1_protease": "https://archive.ics.uci.edu/static/public/330/hiv+1+protease+cleavage.zip",
-    "ml-100k": "https://files.grouplens.org/datasets/movielens/ml-100k.zip",
-}
-SHA256 = {
-    "car": {
-        "car.data": "b703a9ac69f11e64ce8c223c0a40de4d2e9d769f7fb20be5f8f2e8a619893d83",
-    },
-    "hiv1_protease": {
-        "1625Data.txt": "c7b962810e927bf4874d596bfccbdaa89c9fb199cb9a00f844cb75a8a442b8ea",
-        "746Data.txt": "46607de25eb78bfd3e0056e14a2829faaf5ed29f902cbc18107db49525027740",
-        "impensData.txt": "f2b5cc3e15c9dbd3fd22306e6a01b431296b5d1e6e1ee3f98d8d434ae7025e5f",
-        "schillingData.txt": "7e2d2658383c90142fad31a7b78fa5a6e1d8a096e3b8e68b363d0b415074ed2d",
-    },
-    "ml-100k": {
-        "u.data": "06416e597f82b7342361e41163890c81036900f418ad91315590814211dca490",
-        "u.genre": "9757e0d3e6b298159a80dd48eaf938114690e911e39af97a76949ef1663610bb",
-        "u.item": "553841ebc7de3a0fd0d6b62a204ea30c1e651aacfb2814c7a6584ac52f2c5701",
-        "u.user": "f120e114da2e8cf314fd28f99417c94ae9ddf1cb6db8ce0e4b5995d40e90e62c",
-    },
-}
+from . import archives
+
 CAR_LEVELS = {
     "buying": ["low", "med", "high", "vhigh"],
     "maint": ["low", "med", "high", "vhigh"],
@@ -310,67 +283,10 @@ def _check_choice(name, value, choices):
         raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
-def _require(module, purpose, install):
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise ImportError(f"{purpose} needs {module}; pip install {install}.") from error
-
-
 def _rows(dataset, name, separator):
     # u.item is latin-1; the other files are ASCII.
-    lines = _read(dataset, name).decode("latin-1").split("\n")
+    lines = archives.read(dataset, name).decode("latin-1").split("\n")
     return [line.split(separator) for line in lines if line]
-
-
-def _read(dataset, name):
-    """Content of a dataset's file, verified."""
-    if folder := os.environ.get("TTEXM_DATA"):
-        source = os.path.join(folder, dataset, name)
-        if not os.path.isfile(source):
-            raise FileNotFoundError(
-                f"{dataset}/{name} is not in the folder {folder!r} that TTEXM_DATA names; "
-                "put it there, or unset TTEXM_DATA to download it."
-            )
-        with open(source, "rb") as file:
-            content = file.read()
-    else:
-        source = _download(dataset)
-        content = _unzip(source, name)
-    # The hashes are of files with LF; an archive may hold the same lines with CRLF.
-    content = content.replace(b"\r\n", b"\n")
-    wanted, found = SHA256[dataset][name], hashlib.sha256(content).hexdigest()
-    if found != wanted:
-        raise ValueError(
-            f"{name} is not the original: its sha256 must be {wanted}, got {found}; "
-            f"delete {source!r} and get it again from {ARCHIVES[dataset]}."
-        )
-    return content
-
-
-def _download(dataset):
-    """Path of the dataset's archive in pooch's cache, downloaded if it is not there."""
-    pooch = _require("pooch", "Downloading a dataset", "'ttexm[datasets]', or set TTEXM_DATA")
-    # The archives' hashes are not known to us: the files within are verified instead.
-    return pooch.retrieve(
-        ARCHIVES[dataset], known_hash=None, fname=f"{dataset}.zip", path=pooch.os_cache("ttexm")
-    )
-
-
-def _unzip(archive, name):
-    """Content of the file of that name, in whatever folder or archive within the archive."""
-    pending = [archive]
-    try:
-        while pending:
-            with zipfile.ZipFile(pending.pop()) as opened:
-                for member in opened.namelist():
-                    if member.split("/")[-1] == name:
-                        return opened.read(member)
-                    if member.endswith(".zip"):
-                        pending.append(io.BytesIO(opened.read(member)))
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{archive!r} is not a zip archive; delete it and load again.") from error
-    raise ValueError(f"{archive!r} holds no file {name}; delete it and load again.")
 
 
 def _levels(table):
@@ -381,7 +297,10 @@ def _levels(table):
 
 def _bunch(data, levels, target, target_names, description, *, return_X_y=False, as_frame=False):
     if as_frame:
-        pd = _require("pandas", "as_frame=True", "pandas")
+        try:
+            import pandas as pd
+        except ImportError as error:
+            raise ImportError("as_frame=True needs pandas; pip install pandas.") from error
         types = {name: pd.CategoricalDtype(categories) for name, categories in levels.items()}
         data = pd.DataFrame(data, columns=list(levels)).astype(types)
         target = pd.Series(target, name="target")
