@@ -13,9 +13,13 @@ REQUIREMENTS = {
     "torchtt": "torchTT>=0.5",
     "teneva": "teneva>=0.14",
     "tntorch": "tntorch>=1.1",
+    "tensorflow": "tensorflow>=2.21",
+    "t3f": "t3f>=1.2",
+    "ttml": "ttml>=1.0",
     "myfm": "myfm>=0.4",
 }
 TENSOR_TRAINS = ("jax", "torch", "torchtt", "teneva", "tntorch")
+PEERS = ("torch", "torchtt", "teneva", "tntorch", "tensorflow", "t3f", "ttml")
 
 
 def install(modules) -> dict[str, str]:
@@ -40,6 +44,9 @@ def use_one_thread() -> None:
     os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
     os.environ["JAX_ENABLE_X64"] = "1"
     os.environ["JAX_PLATFORMS"] = "cpu"
+    for name in ("TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ[name] = "1"
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
 
 
 # -- numpy: the same algorithms, in its best form ------------------------------------------------
