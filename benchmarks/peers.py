@@ -169,15 +169,18 @@ class Peer:
         call = self.wrap(project, self.cores, self.one, self.columns, self.g)
         return {"sweeps": Form(call, read_tangent)}
 
+    def moved_cores(self, cores, one, columns):
+        """W and a step along the gradient, of rank 2 r."""
+        U, V = self.frames(cores)
+        deltas = sweeps(self.arrays, U, V, one, columns, self.moved)
+        return moved_cores(self.arrays, U, V, deltas, self.zeros)
+
     def step(self) -> dict:
         forms = {}
         for name, rounding in self.roundings().items():
 
             def move(cores, one, columns, rounding=rounding):
-                U, V = self.frames(cores)
-                deltas = sweeps(self.arrays, U, V, one, columns, self.moved)
-                moved = moved_cores(self.arrays, U, V, deltas, self.zeros)
-                return rounding(moved, self.problem.rank)
+                return rounding(self.moved_cores(cores, one, columns), self.problem.rank)
 
             call = self.wrap(move, self.cores, self.one, self.columns)
             forms[f"sweeps, {name}"] = Form(call, read_cores)
@@ -378,25 +381,24 @@ class T3F(Peer):
 
         return Arrays(tf.constant, tf.concat, tf.transpose, tf.reshape)
 
-    def graphs(self, function, read, *data, name):
+    def graphs(self, function, read, *data, name, compilers=None):
         import tensorflow as tf
 
         return {
             f"{name}, {compiler}": Form(
                 partial(tf.function(function, jit_compile=compiler == "XLA"), *data), read
             )
-            for compiler in self.compilers
+            for compiler in compilers or self.compilers
         }
 
-    def in_graphs(self, forms):
+    def in_graphs(self, forms, compilers=None):
         """The forms that were built of functions of arrays, in each kind of graph."""
-        return {
-            new: graph
-            for name, form in forms.items()
-            for new, graph in self.graphs(
-                form.call.func, form.read, *form.call.args, name=name
-            ).items()
-        }
+        graphs = {}
+        for name, form in forms.items():
+            graphs |= self.graphs(
+                form.call.func, form.read, *form.call.args, name=name, compilers=compilers
+            )
+        return graphs
 
     @cached_property
     def vectors(self):
@@ -432,30 +434,50 @@ class T3F(Peer):
         data = self.cores, self.vectors, self.g
         return (
             self.in_graphs(super().projection())
-            | self.graphs(by_weights, read_cores, *data, name="project_sum with weights")
+            | self.graphs(
+                by_weights,
+                read_cores,
+                *data,
+                name="project_sum with weights",
+                compilers=("graph",),
+            )
             | self.graphs(by_scaling, read_cores, *data, name="project_sum of a scaled batch")
         )
 
-    def step(self):
+    def moved_by_project_sum(self, cores, vectors):
         import t3f
+        from t3f.riemannian import deltas_to_tangent_space
 
-        def move(cores, vectors):
-            W, batch = t3f.TensorTrain(cores), t3f.TensorTrainBatch(vectors)
-            g = self.moved(t3f.flat_inner(batch, W)[:, None])[:, 0]
-            xi = t3f.project_sum(t3f.multiply_along_batch_dim(batch, g), W)
-            left = t3f.orthogonalize_tt_cores(W)
-            right = t3f.orthogonalize_tt_cores(left, left_to_right=False)
-            deltas = list(t3f.tangent_space_to_deltas(xi))
-            deltas[-1] += left.tt_cores[-1]
-            moved = t3f.deltas_to_tangent_space(deltas, W, left, right)
-            return t3f.round(moved, self.problem.rank).tt_cores
+        W, batch = t3f.TensorTrain(cores), t3f.TensorTrainBatch(vectors)
+        g = self.moved(t3f.flat_inner(batch, W)[:, None])[:, 0]
+        xi = t3f.project_sum(t3f.multiply_along_batch_dim(batch, g), W)
+        left = t3f.orthogonalize_tt_cores(W)  # the same nodes of the graph as in project_sum
+        right = t3f.orthogonalize_tt_cores(left, left_to_right=False)
+        deltas = list(t3f.tangent_space_to_deltas(xi))
+        deltas[-1] += left.tt_cores[-1]
+        return deltas_to_tangent_space(deltas, W, left, right).tt_cores
 
-        return self.in_graphs(super().step()) | self.graphs(
-            move, read_cores, self.cores, self.vectors, name="project_sum, round"
-        )
+    def step(self):
+        """Compiled up to the rounding, and not further: XLA's SVD is a loop of rotations."""
+        import tensorflow as tf
+
+        forms = {}
+        for name, move, *data in (
+            ("sweeps", self.moved_cores, self.cores, self.one, self.columns),
+            ("project_sum", self.moved_by_project_sum, self.cores, self.vectors),
+        ):
+            for compiler in self.compilers:
+                inner = tf.function(move, jit_compile=compiler == "XLA")
+
+                def run(*data, inner=inner):
+                    return self.roundings()["round"](inner(*data), self.problem.rank)
+
+                call = partial(tf.function(run), *data)
+                forms[f"{name}, {compiler}, round"] = Form(call, read_cores)
+        return forms
 
     def rounding(self):
-        return self.in_graphs(super().rounding())
+        return self.in_graphs(super().rounding(), compilers=("graph",))
 
     def inference(self):
         import t3f
