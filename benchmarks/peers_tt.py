@@ -10,18 +10,18 @@ import argparse
 import importlib
 import json
 import warnings
-from functools import partial
 from pathlib import Path
 
-from . import rivals
+from .one_thread import use_one_thread
 
-rivals.use_one_thread()
+use_one_thread()
 
 import numpy as np  # noqa: E402
 
 import ttexm  # noqa: E402
 from ttexm import Manifold, RankOneBatch, TTTensor  # noqa: E402
 
+from . import rivals  # noqa: E402
 from .peers import PEERS, T3F, Problem  # noqa: E402
 from .timing import Table, best_times, describe_machine, verdict  # noqa: E402
 
@@ -162,6 +162,8 @@ def usable(failed):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="tiny sizes, to see it run; no file")
+    names = [peer.name for peer in PEERS]
+    parser.add_argument("--peers", nargs="+", choices=names, help="some of them; no file")
     parser.add_argument("--installed", action="store_true", help="install nothing")
     arguments = parser.parse_args()
     quick = arguments.quick
@@ -170,7 +172,7 @@ def main():
     machine = describe_machine(
         "tensorflow", "t3f", "torch", "torchTT", "tntorch", "teneva", "ttml", "ttexm"
     )
-    peers = usable(failed)
+    peers = [peer for peer in usable(failed) if peer.name in (arguments.peers or names)]
     print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
     for name, reason in failed.items():
         print(f"{name} cannot be used: {reason}")
@@ -192,7 +194,7 @@ def main():
         others = {peer.name: peer(own.problem) for peer in peers}
         comparison.add("inference", own, others, m, d, r, bar=1)
     comparison.explain()
-    if quick:
+    if quick or arguments.peers:
         return
     RESULTS.parent.mkdir(exist_ok=True)
     results = {

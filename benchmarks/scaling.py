@@ -10,9 +10,9 @@ import argparse
 import json
 from pathlib import Path
 
-from . import rivals
+from .one_thread import use_one_thread
 
-rivals.use_one_thread()
+use_one_thread()
 
 import numpy as np  # noqa: E402
 
