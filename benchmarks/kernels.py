@@ -14,9 +14,9 @@ import warnings
 from functools import partial
 from pathlib import Path
 
-from . import rivals
+from .one_thread import use_one_thread
 
-rivals.use_one_thread()
+use_one_thread()
 
 import numpy as np  # noqa: E402
 
@@ -24,7 +24,8 @@ import ttexm  # noqa: E402
 from ttexm import Manifold, RankOneBatch, TTTensor  # noqa: E402
 from ttexm.kernels import threads  # noqa: E402
 
-from .timing import Table, best_times, describe_machine, exponent, peak, verdict  # noqa: E402
+from . import rivals  # noqa: E402
+from .timing import Table, best_times, describe_machine, peak, verdict  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "kernels.json"
 INFERENCE_BARS = {4: 45, 8: 70, 16: 80}
@@ -288,47 +289,6 @@ def start_up():
     return table
 
 
-def growth(quick):
-    """Exponents of cost in the number of samples, of modes, in mode size and rank."""
-    rng = np.random.default_rng(0)
-    table = Table("Growth of cost: exponents, expected in brackets", ["", "N", "d", "n", "r"],
-                  [26, 16, 16, 16, 16])  # fmt: skip
-    base = {"N": 4000, "d": 20, "n": 3, "r": 16}
-    steps = {"N": (2000, 4000, 8000, 16000), "d": (10, 20, 40, 80), "n": (3, 6, 12, 24),
-             "r": (16, 32, 64)}  # fmt: skip
-
-    def time_of(what, N, d, n, r):
-        ranks = (1, *([r] * (d - 1)), 1)
-        cores = [
-            rng.standard_normal((ranks[k], n, ranks[k + 1])) / (n * r) ** 0.5 for k in range(d)
-        ]
-        W = TTTensor(cores)
-        if what == "round":
-            return best_times({0: lambda: TTTensor._of(W._train).round(rank=r // 2)}, 3, 0.05)[0]
-        batch = RankOneBatch.from_vectors([rng.standard_normal((N, n)) for _ in range(d)])
-        if what == "contract":
-            return best_times({0: lambda: W.contract(batch)}, 3, 0.05)[0]
-        manifold = Manifold((n,) * d, r)
-        W, g = manifold.random_point(0), np.ones(N)
-        return best_times({0: lambda: manifold.project(W, batch, g)}, 3, 0.05)[0]
-
-    expected = {"contract": (1, 1, 1, 2), "project a batch": (1, 1, 1, 2), "round": (0, 1, 1, 3)}
-    for what, wanted in expected.items():
-        found = {}
-        for name, values in steps.items():
-            if what == "round" and name == "N":
-                continue
-            values = values[:3] if quick else values
-            seconds = [time_of(what, **(base | {name: value})) for value in values]
-            found[name] = exponent(values, seconds)
-        cells = [
-            f"{found[name]:.2f} ({want})" if name in found else "-"
-            for name, want in zip(steps, wanted, strict=True)
-        ]
-        table.add(what, *cells, what=what, **found)
-    return table
-
-
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="smaller sizes, for a first look")
@@ -366,7 +326,6 @@ def main():
         "retraction": retraction,
         "tt_algebra": partial(tt_algebra, failed),
         "start_up": start_up,
-        "growth": partial(growth, quick),
     }
     tables = [benchmarks[name]() for name in arguments.only or benchmarks]
     if arguments.only:

@@ -1,7 +1,6 @@
 """What ttexm is measured against: numpy, JAX in its best form, other TT libraries."""
 
 import importlib.util
-import os
 import subprocess
 import sys
 
@@ -13,12 +12,16 @@ REQUIREMENTS = {
     "torchtt": "torchTT>=0.5",
     "teneva": "teneva>=0.14",
     "tntorch": "tntorch>=1.1",
+    "tensorflow": "tensorflow>=2.21",
+    "t3f": "t3f>=1.2",
+    "ttml": "ttml>=1.0",
     "myfm": "myfm>=0.4",
     "lightgbm": "lightgbm>=4",
     "catboost": "catboost>=1.2",
     "interpret": "interpret>=0.7",
 }
 TENSOR_TRAINS = ("jax", "torch", "torchtt", "teneva", "tntorch")
+PEERS = ("torch", "torchtt", "teneva", "tntorch", "tensorflow", "t3f", "ttml")
 
 
 def install(modules) -> dict[str, str]:
@@ -34,15 +37,6 @@ def install(modules) -> dict[str, str]:
             if run.returncode or importlib.util.find_spec(module) is None:
                 failed[module] = (run.stderr.strip().splitlines() or ["unknown error"])[-1]
     return failed
-
-
-def use_one_thread() -> None:
-    """Keep BLAS, OpenMP and XLA to one thread; to be called before any of them is imported."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
-        os.environ[name] = "1"
-    os.environ["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
-    os.environ["JAX_ENABLE_X64"] = "1"
-    os.environ["JAX_PLATFORMS"] = "cpu"
 
 
 # -- numpy: the same algorithms, in its best form ------------------------------------------------

@@ -1,0 +1,32 @@
+"""The benchmarks run, at tiny sizes; what they measure is not checked here."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*arguments):
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments], cwd=ROOT, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_peers_agree_and_are_timed():
+    out = run("benchmarks.peers_tt", "--quick", "--installed")
+    for what in ("projection", "step", "rounding", "inference"):
+        assert f"  {what}, " in out
+    pytest.importorskip("teneva")
+    assert "  step, teneva: sweeps, truncate by eigh\n" in out
+
+
+def test_scaling_fits_exponents():
+    out = run("benchmarks.scaling", "--quick")
+    for what, expected in (("contraction, r", 2), ("gradient, N", 1), ("retraction, r", 3)):
+        (line,) = [line for line in out.splitlines() if line.startswith(f"  {what} ")]
+        assert line.endswith(f"({expected})")
