@@ -92,6 +92,14 @@ def test_the_identity_gauge(dtype):
     assert_close(W.contract(batch.to("cuda")), W.contract(batch.to("cpu")), dtype)
 
 
+def test_padding_is_zero_also_next_to_infinity():
+    batch = RankOneBatch.from_columns(np.ones((3, 1)))
+    samples = gpu.Samples(gpu.hold(batch._batch, 3), 3, np.float64)
+    P, out = cuda_launch.send(np.full(4 * samples.room, np.inf)), samples.empty(2)
+    samples.expand(P, 2, 1, 0, out)
+    assert_array_equal(samples.rows(out, 4), [[np.inf, np.inf, 0, 0]] * 3)
+
+
 def test_ranks_beyond_64_are_refused():
     train, batch = train_of((2, 2, 2), 65, np.float64), mixed_batch((2, 2, 2), 3, np.float64)
     with pytest.raises(ValueError, match=r"can be at most 64, got 65; use device='cpu'"):

@@ -358,9 +358,8 @@ def dot(T, T_rows, P, P_rows, room, m, h, is_weighted, f):
     """f_s = sum_b T[b, s] P[b, s], times h_s: a thread for a sample."""
     s = cuda.grid(1)
     if s < m:
-        total = h[s] if is_weighted else T[s]
-        total -= total
-        for b in range(min(T_rows, P_rows)):
+        total = T[s] * P[s]
+        for b in range(1, min(T_rows, P_rows)):
             total += T[b * room + s] * P[b * room + s]
         f[s] = h[s] * total if is_weighted else total
 
@@ -374,14 +373,17 @@ def expand(
         block, lane = s // stride, s % stride
         for row in range(rows):
             i, b = row // r, row % r
-            x = P[b * room + s]
+            x, is_zero = P[b * room + s], i >= n
             if kind in (NUMERIC, VECTOR):
                 ahead = 1 if kind == NUMERIC else 0
                 if i >= ahead and i < n:
                     x *= values[(block * n_values + column + i - ahead) * stride + lane]
             elif kind == INDEX or i > 0:
-                x *= scale if codes[(block * n_codes + column) * stride + lane] == i else 0 * scale
-            out[row * room + s] = x if i < n else 0 * x
+                x *= scale
+                is_zero = is_zero or codes[(block * n_codes + column) * stride + lane] != i
+            out[row * room + s] = 0
+            if not is_zero:
+                out[row * room + s] = x
 
 
 def squares(P, rows, room, m, out):
