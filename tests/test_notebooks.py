@@ -21,8 +21,10 @@ def test_notebook_runs(path, monkeypatch):
     monkeypatch.setenv("TTEXM_QUICK", "1")
     notebook = nbformat.read(path, as_version=4)
     if "datasets.load_" in str(notebook) and not os.environ.get("TTEXM_DATA"):
-        pytest.skip("needs the datasets: set TTEXM_DATA to a folder with car and hiv1_protease")
-    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+        pytest.skip("needs the datasets: set TTEXM_DATA to a folder that holds them")
+    there = {"metadata": {"path": str(path.parent)}}
+    client = nbclient.NotebookClient(notebook, resources=there, timeout=600, kernel_name="python3")
+    client.execute()
 
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)

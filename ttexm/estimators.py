@@ -252,7 +252,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     """Exponential Machine for numbers, one target or several.
 
     Parameters and attributes are those of `ExMClassifier`, with the losses "squared" and "poisson".
-    The targets are centred and scaled for training, except with the Poisson loss.
+    The targets are centred and scaled for training, except with the Poisson loss: predictions are
+    ``center_ + spread_ <weights_, X>``.
 
     Examples
     --------
