@@ -3,7 +3,7 @@
 ``python -m benchmarks.peers_ml``; data as in `benchmarks.accuracy`. ``--only car hiv movielens
 synthetic`` for some of the data sets, ``--skip EBM`` for some of the learners, ``--seeds 1`` for
 fewer splits, ``--rows 5000`` for a smaller synthetic set. Every data set replaces its own part of
-the file of results.
+the file of results. A fit that takes longer than ``--seconds`` is stopped, and listed as such.
 
 All learners have their defaults, and take categories as each does best: `classifiers` says how.
 Unless ``--threads`` says otherwise each has one thread, for then the CPU seconds of a fit are
@@ -12,7 +12,9 @@ comparable, and hold on a machine that others use too. (With more, those of EBM 
 
 import argparse
 import json
+import signal
 import warnings
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
@@ -56,11 +58,28 @@ def limited(rows, most_rows, seed):
     return X, y, X_test, y_test
 
 
-def compare(title, splits, models, failed, most_rows):
+@contextmanager
+def at_most(seconds):
+    """Raise TimeoutError after so many seconds, or when native code gives Python its next turn."""
+
+    def stop(signum, frame):
+        raise TimeoutError(f"stopped after {seconds} s")
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def compare(title, splits, models, failed, most_rows, most_seconds):
     """Means over the splits, of each model; or why there are none.
 
     `failed` are reasons by name of models that cannot be had, `most_rows` the numbers of training
-    rows, by name, of models that would take too long on all.
+    rows, by name, of models that would take too long on all, `most_seconds` the longest that a
+    fit may take.
     """
     columns = ["", "rows", "AUC", "log-loss", "fit, s", "CPU, s", "AUC by split"]
     table = Table(title, columns, [24, 9, 9, 10, 9, 9, 42])
@@ -69,9 +88,10 @@ def compare(title, splits, models, failed, most_rows):
         for seed, rows in splits if reason is None else []:
             rows = limited(rows, most_rows.get(name), seed)
             try:
-                found.append(classifiers.measure(make, seed, rows))
+                with at_most(most_seconds):
+                    found.append(classifiers.measure(make, seed, rows))
             except Exception as error:  # whatever stops a rival is a result, and is listed
-                reason = f"{type(error).__name__}: {error}"
+                reason = f"{type(error).__name__}: {error} (on {len(rows[0])} rows)"
                 break
         if reason is not None:
             table.add(name, *[""] * 5, f"failed: {reason}", model=name, failed=reason)
@@ -94,7 +114,7 @@ def markdown(tables):
         for rows in tables.values():
             row = next(row for row in rows if row["model"] == name)
             if "failed" in row:
-                cells.append("failed")
+                cells.append(f"failed: {row['failed']}")
                 continue
             limit = f" (on {row['rows']} rows)" if row["is_limited"] else ""
             figures = f"{row['auc']:.4f} / {row['log_loss']:.4f}"
@@ -113,6 +133,7 @@ def main():
     parser.add_argument("--skip", nargs="+", choices=LEARNERS, default=[], help="some learners")
     # All of Car and HIV; on 5000 rows of MovieLens it takes more than three minutes.
     parser.add_argument("--ebm-rows", type=int, default=1400, help="that EBM gets at most; 0: all")
+    parser.add_argument("--seconds", type=int, default=600, help="that a fit may take")
     arguments = parser.parse_args()
     classifiers.find_data()
     warnings.filterwarnings("ignore")
@@ -143,7 +164,8 @@ def main():
         title, rows = splits[name]()
         title = f"{title} (seeds {', '.join(str(seed) for seed, _ in rows)})"
         with threadpool_limits(arguments.threads):
-            table = compare(title, rows, models, failed, {"EBM": arguments.ebm_rows})
+            limits = {"EBM": arguments.ebm_rows}, arguments.seconds
+            table = compare(title, rows, models, failed, *limits)
         tables[title] = table.rows
         results[name] = {"title": title, "machine": machine, "rows": table.rows}
         RESULTS.parent.mkdir(exist_ok=True)

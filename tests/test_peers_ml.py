@@ -1,5 +1,8 @@
 """The comparison with other learners: nothing is left out silently."""
 
+import signal
+import time
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -24,10 +27,10 @@ def splits(n_train=40, n_test=20):
 def test_learners_that_fail_are_listed_with_the_reason(capsys):
     models = {"LightGBM": broken, "CatBoost": broken, "EBM": lambda X, seed: DummyClassifier()}
     failed = {"CatBoost": "no matching distribution"}
-    table = peers_ml.compare("Title", splits(), models, failed, {})
+    table = peers_ml.compare("Title", splits(), models, failed, {}, 60)
     reasons = {row["model"]: row.get("failed") for row in table.rows}
     assert reasons == {
-        "LightGBM": "OSError: libgomp.so.1: cannot open shared object file",
+        "LightGBM": "OSError: libgomp.so.1: cannot open shared object file (on 40 rows)",
         "CatBoost": "no matching distribution",
         "EBM": None,
     }
@@ -38,7 +41,7 @@ def test_learners_that_fail_are_listed_with_the_reason(capsys):
 
 def test_learners_on_fewer_rows_say_so():
     models = dict.fromkeys(peers_ml.LEARNERS, lambda X, seed: LogisticRegression())
-    table = peers_ml.compare("Title", splits(), models, {"myFM": "why"}, {"EBM": 10})
+    table = peers_ml.compare("Title", splits(), models, {"myFM": "why"}, {"EBM": 10}, 60)
     assert {row["model"]: row.get("rows") for row in table.rows} == {
         **dict.fromkeys(peers_ml.LEARNERS, 40), "EBM": 10, "myFM": None
     }  # fmt: skip
@@ -46,7 +49,20 @@ def test_learners_on_fewer_rows_say_so():
     assert [line for line in lines if "rows)" in line] == [lines[7]]
     assert lines[7].startswith("| EBM | ")
     assert lines[7].endswith("(on 10 rows) |")
-    assert lines[8] == "| myFM | failed |"
+    assert lines[8] == "| myFM | failed: why |"
+
+
+def test_a_fit_that_takes_too_long_is_stopped_and_listed():
+    def slow(X, seed):
+        time.sleep(30)
+
+    models = {"EBM": slow, "myFM": lambda X, seed: DummyClassifier()}
+    start = time.monotonic()
+    table = peers_ml.compare("Title", splits(), models, {}, {}, 0.05)
+    assert time.monotonic() - start < 15
+    assert table.rows[0]["failed"] == "TimeoutError: stopped after 0.05 s (on 40 rows)"
+    assert table.rows[1]["auc"] == 0.5
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0)
 
 
 def test_limited_rows_keep_the_share_of_classes_and_the_test_rows():
