@@ -131,7 +131,7 @@ def main():
     parser.add_argument("--rows", type=int, default=100_000, help="of the synthetic set, to train")
     parser.add_argument("--threads", type=int, default=1, help="of every learner")
     parser.add_argument("--skip", nargs="+", choices=LEARNERS, default=[], help="some learners")
-    # All of Car and HIV; on 5000 rows of MovieLens it takes more than three minutes.
+    # All of Car and HIV; so many of MovieLens take it five minutes.
     parser.add_argument("--ebm-rows", type=int, default=1400, help="that EBM gets at most; 0: all")
     parser.add_argument("--seconds", type=int, default=600, help="that a fit may take")
     arguments = parser.parse_args()
