@@ -60,7 +60,7 @@ def limited(rows, most_rows, seed):
 
 @contextmanager
 def at_most(seconds):
-    """Raise TimeoutError after so many seconds, or when native code gives Python its next turn."""
+    """Raise TimeoutError after so many seconds, at Python's next turn. By a signal: Unix only."""
 
     def stop(signum, frame):
         raise TimeoutError(f"stopped after {seconds} s")
