@@ -339,6 +339,14 @@ class RankOneBatch:
     def _periods(self) -> dict:
         return {}
 
+    def has_constant(self, k: int) -> bool:
+        """Return whether slot 0 of mode k is the constant 1, for numeric columns and codes."""
+        return int(self._batch.kinds[k]) in (NUMERIC, CATEGORY)
+
+    def is_coded(self, k: int) -> bool:
+        """Return whether mode k is one of codes or indices, which never are written out."""
+        return int(self._batch.kinds[k]) in (CATEGORY, INDEX)
+
     def vectors(self, k: int) -> np.ndarray:
         """Return the feature vectors of mode k, of shape (m, n_k), written out.
 

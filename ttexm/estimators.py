@@ -1,6 +1,7 @@
 """ExMClassifier and ExMRegressor: Exponential Machines for users of scikit-learn."""
 
 import numpy as np
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
@@ -8,6 +9,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
     _check_y,
+    _num_samples,
     check_consistent_length,
     column_or_1d,
 )
@@ -15,10 +17,14 @@ from sklearn.utils.validation import (
 from . import losses
 from .machine import ExponentialMachine, is_auto
 
+DIGITS = 2.0**40  # to which scaled targets are kept
+
 
 def _has_probabilities(estimator):
     loss = estimator.loss
-    return is_auto(loss) or losses.get(loss).has_probabilities
+    if isinstance(loss, str):  # `fit` refuses what is no name of a loss
+        return loss not in losses.LOSSES or losses.LOSSES[loss].has_probabilities
+    return getattr(loss, "has_probabilities", False)
 
 
 class ExMClassifier(ClassifierMixin, ExponentialMachine):
@@ -42,15 +48,17 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         "riemannian" is the paper's algorithm, with variants "riemannian_momentum",
         "riemannian_svrg", "riemannian_cg" and "riemannian_adaptive" (a two-site sweep every few
         iterations); "cores" and "cores_adam" are gradient descent on the cores.
-    loss : {"auto", "logistic", "hinge", "squared_hinge"} or Loss
-        "auto" is logistic for two classes, softmax for more. Any other loss of more than two
-        classes takes each against the rest, as labels of -1 and 1.
+    loss : {"auto", "logistic", "hinge", "squared_hinge", "softmax"} or Loss
+        "auto" is logistic for two classes, softmax for more. A loss of your own has to declare
+        "signs" or "one_hot" as its targets, see `ttexm.losses.Loss`; one of signs takes each of
+        more than two classes against the rest.
     max_iter : int
         Passes through the rows, or sweeps over the cores.
     tol : float
         Relative improvement that counts as one.
     batch_size : int, None or "auto"
-        Rows of a mini-batch, for solvers that have them: None for all rows, "auto" for 200.
+        Rows of a mini-batch, for solvers that have them: None for all rows, "auto" for 200, or an
+        eighth of the rows if that is less.
     learning_rate : float or "auto"
         For the same solvers; "auto" follows the curvature of the loss.
     max_order : int
@@ -93,6 +101,17 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     device_ : {"cpu", "cuda"}
         Where it was fitted.
     history_ : list of Record
+
+    Notes
+    -----
+    A fit depends on the different rows (features and target) and their shares of the total weight
+    alone. All weights may have a common factor, and a weight of 2 does what a row that is there
+    twice does. Where a number of rows is wanted, as in the penalty, it is the effective number
+    ``1 / sum of the squared shares``, which is the number of rows if all are different and of one
+    weight. Rows with equal features are validated with together, never on each other.
+
+    Neither the order of the rows, nor the units of a numeric column (``a x + b``, a not 0), nor the
+    names of the classes change the predictions, up to rounding.
 
     Examples
     --------
@@ -148,25 +167,30 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         X : array, pandas or polars data frame
         y : array (m,)
         sample_weight : array (m,), optional
+            Only shares of the total count: a factor makes no difference, and a row of weight 2
+            does what the same row twice does. See the notes of the class.
         eval_set : pair (X, y), optional
             Training stops when the loss on these rows no longer improves.
+
+        Notes
+        -----
+        If it fails, or is interrupted before there is a model, the estimator stays as it was.
         """
-        y = self._labels(X, y)
-        weights = _weights(sample_weight, X, len(y))
-        if self.warm_start and hasattr(self, "weights_"):
-            self._check_known(y, "y")
-        else:
-            self.classes_ = np.unique(y)
-        if len(self.classes_) < 2:
-            raise ValueError(
-                f"y must have at least two classes, got one class only: {self.classes_[0]!r}."
-            )
-        if eval_set is not None:
-            X_val, y_val = _pair(eval_set)
-            eval_set = X_val, self._encode(self._labels(X_val, y_val), "y of eval_set")
-        return self._fit(
-            X, self._encode(y, "y"), weights * self._class_weights(y), self._loss(), eval_set
-        )
+
+        def train(model):
+            model._check_parameters()
+            labels = model._labels(X, y)
+            if not model._goes_on:
+                model.classes_ = np.unique(labels)
+            _check_classes(model.classes_, "y must have")
+            loss, held_out = model._loss(), None
+            if eval_set is not None:
+                X_val, y_val = _pair(eval_set)
+                held_out = X_val, model._encode(model._labels(X_val, y_val), loss, "y of eval_set")
+            weights = model._weights(sample_weight, X, labels)
+            model._fit(X, model._encode(labels, loss, "y"), weights, loss, held_out)
+
+        return self._transact(train, anew=not self._goes_on)
 
     def partial_fit(self, X, y, classes=None, sample_weight=None):
         """Train on more rows, once through them.
@@ -182,21 +206,24 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
             All classes there will be; wanted in the first call if its y lacks some.
         sample_weight : array (m,), optional
         """
-        y = self._labels(X, y)
-        if not hasattr(self, "weights_"):
-            self.classes_ = np.unique(y if classes is None else classes)
-            if len(self.classes_) < 2:
+
+        def train(model):
+            model._check_parameters()
+            labels = model._labels(X, y)
+            if not hasattr(model, "weights_"):
+                model.classes_ = np.unique(labels if classes is None else classes)
+                hint = "; give all of them as `classes`"
+                _check_classes(model.classes_, "There must be", hint)
+            elif classes is not None and not np.array_equal(np.unique(classes), model.classes_):
                 raise ValueError(
-                    f"There must be at least two classes, got one class only: "
-                    f"{self.classes_[0]!r}; give all of them as `classes`."
+                    f"classes must be those of the first call, {model.classes_.tolist()}, "
+                    f"got {classes!r}."
                 )
-        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
-            raise ValueError(
-                f"classes must be those of the first call, {self.classes_.tolist()}, "
-                f"got {classes!r}."
-            )
-        weights = _weights(sample_weight, X, len(y)) * self._class_weights(y)
-        return self._partial_fit(X, self._encode(y, "y"), weights, self._loss())
+            loss = model._loss()
+            weights = model._weights(sample_weight, X, labels)
+            model._partial_fit(X, model._encode(labels, loss, "y"), weights, loss)
+
+        return self._transact(train, anew=False)
 
     def _labels(self, X, y):
         _require(self, y)
@@ -207,8 +234,24 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         check_classification_targets(y)
         return y
 
-    def _class_weights(self, y):
-        return 1.0 if self.class_weight is None else compute_sample_weight(self.class_weight, y)
+    def _weights(self, sample_weight, X, y):
+        weights = _weights(sample_weight, X, len(y))
+        if self.class_weight is None:
+            return weights
+        given = np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
+        strange = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
+        if len(strange):
+            row = strange[0]
+            raise ValueError(
+                f"class_weight must be finite and not negative, got {given[row]:g} for class "
+                f"{y[row]!r}."
+            )
+        if not (weights * given).any():
+            raise ValueError(
+                f"class_weight={self.class_weight!r} leaves no row with a weight above 0; give "
+                "some class of y that sample_weight has rows of a positive weight."
+            )
+        return weights * (given / given.max())
 
     def _check_known(self, y, name):
         strange = np.setdiff1d(y, self.classes_)
@@ -220,20 +263,26 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
 
     def _loss(self):
         default = "logistic" if len(self.classes_) == 2 else "softmax"
-        return losses.get(default if is_auto(self.loss) else self.loss)
+        return losses.get_for("ExMClassifier", default if is_auto(self.loss) else self.loss)
 
-    def _encode(self, y, name):
-        """Labels as the loss takes them: -1 and 1, or one-hot for the softmax."""
+    def _encode(self, y, loss, name):
+        """Labels as the loss takes them."""
         self._check_known(y, name)
-        codes = np.searchsorted(self.classes_, y)
-        if len(self.classes_) == 2:
-            return 2.0 * codes - 1
-        one_hot = np.eye(len(self.classes_))[codes]
-        return one_hot if isinstance(self._loss(), losses.Softmax) else 2 * one_hot - 1
+        codes, n_classes = np.searchsorted(self.classes_, y), len(self.classes_)
+        if loss.targets == "one_hot":
+            encoded = np.eye(n_classes)[codes]
+        elif n_classes == 2:
+            encoded = 2.0 * codes - 1
+        else:
+            encoded = 2 * np.eye(n_classes)[codes] - 1
+        losses.check_targets(loss, encoded)
+        return encoded
 
     def decision_function(self, X):
         """Return the raw predictions: of the second class, or of each of several."""
-        return self._raw(X)
+        f = self._raw(X)
+        is_pair = f.ndim == 2 and len(self.classes_) == 2
+        return f[:, 1] - f[:, 0] if is_pair else f
 
     def predict(self, X):
         """Return the most probable class of each row."""
@@ -245,15 +294,20 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         """Return the probability of each class; not for losses that know none, as the hinge."""
         f = self._raw(X)
         p = self.loss_.predict(f)
-        return np.stack([1 - p, p], axis=1) if p.ndim == 1 else p / p.sum(axis=1, keepdims=True)
+        if p.ndim == 1:
+            return np.stack([1 - p, p], axis=1)
+        # Where no class has a probability that a float can hold, the largest f are the least small.
+        total = p.sum(axis=1, keepdims=True)
+        return np.where(total > 0, p / np.where(total > 0, total, 1), softmax(f, axis=1))
 
 
 class ExMRegressor(RegressorMixin, ExponentialMachine):
     """Exponential Machine for numbers, one target or several.
 
-    Parameters and attributes are those of `ExMClassifier`, with the losses "squared" and "poisson".
-    The targets are centred and scaled for training, except with the Poisson loss: predictions are
-    ``center_ + spread_ <weights_, X>``.
+    Parameters and attributes are those of `ExMClassifier`, with the losses "squared" and "poisson",
+    or one of your own whose targets are "numbers". If the loss allows it, as the squared one does,
+    the targets are centred and scaled for training: predictions are ``center_ + spread_ f`` with
+    ``f = <weights_, X>``, or else what the loss makes of f.
 
     Examples
     --------
@@ -274,17 +328,28 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         X : array, pandas or polars data frame
         y : array (m,) or (m, n_targets)
         sample_weight : array (m,), optional
+            Only shares of the total count: a factor makes no difference, and a row of weight 2
+            does what the same row twice does. See the notes of `ExMClassifier`.
         eval_set : pair (X, y), optional
             Training stops when the loss on these rows no longer improves.
+
+        Notes
+        -----
+        If it fails, or is interrupted before there is a model, the estimator stays as it was.
         """
-        loss, y = self._loss(), self._targets(X, y)
-        weights = _weights(sample_weight, X, len(y))
-        if not (self.warm_start and hasattr(self, "weights_")):
-            self._learn_units(y, weights, loss)
-        if eval_set is not None:
-            X_val, y_val = _pair(eval_set)
-            eval_set = X_val, self._scaled(self._targets(X_val, y_val))
-        return self._fit(X, self._scaled(y), weights, loss, eval_set)
+
+        def train(model):
+            model._check_parameters()
+            loss, targets = model._loss(), model._targets(X, y)
+            weights, held_out = _weights(sample_weight, X, len(targets)), None
+            if not model._goes_on:
+                model._learn_units(targets, weights, loss)
+            if eval_set is not None:
+                X_val, y_val = _pair(eval_set)
+                held_out = X_val, model._encode(model._targets(X_val, y_val), loss, "y of eval_set")
+            model._fit(X, model._encode(targets, loss, "y"), weights, loss, held_out)
+
+        return self._transact(train, anew=not self._goes_on)
 
     def partial_fit(self, X, y, sample_weight=None):
         """Train on more rows, once through them.
@@ -292,14 +357,19 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         The first call is a `fit`: it learns the columns with their levels and scales, the units of
         y, and the settings. Later calls take one pass of Riemannian descent through their rows.
         """
-        loss, y = self._loss(), self._targets(X, y)
-        weights = _weights(sample_weight, X, len(y))
-        if not hasattr(self, "weights_"):
-            self._learn_units(y, weights, loss)
-        return self._partial_fit(X, self._scaled(y), weights, loss)
+
+        def train(model):
+            model._check_parameters()
+            loss, targets = model._loss(), model._targets(X, y)
+            weights = _weights(sample_weight, X, len(targets))
+            if not hasattr(model, "weights_"):
+                model._learn_units(targets, weights, loss)
+            model._partial_fit(X, model._encode(targets, loss, "y"), weights, loss)
+
+        return self._transact(train, anew=False)
 
     def _loss(self):
-        return losses.get("squared" if is_auto(self.loss) else self.loss)
+        return losses.get_for("ExMRegressor", "squared" if is_auto(self.loss) else self.loss)
 
     def _targets(self, X, y):
         _require(self, y)
@@ -307,23 +377,51 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
-        self._loss().check(y)
         return y
 
     def _learn_units(self, y, weights, loss):
         self.center_, self.spread_ = 0.0, 1.0
-        if not isinstance(loss, losses.Poisson):
-            self.center_ = np.average(y, axis=0, weights=weights)
-            spread = np.sqrt(np.average((y - self.center_) ** 2, axis=0, weights=weights))
-            self.spread_ = np.where(spread > 0, spread, 1.0)
+        if loss.allows_rescaling:
+            # By a power of two first: squares of 1e160, and of 1e-170, are no floats.
+            power = _exponents(y)
+            y = np.ldexp(y, -power)
+            center = np.average(y, axis=0, weights=weights)
+            spread = np.sqrt(np.average((y - center) ** 2, axis=0, weights=weights))
+            # Constant targets have a spread of rounding errors.
+            spread = np.where(spread > 1e-14 * np.abs(y).max(axis=0), spread, 1.0)
+            self.center_, self.spread_ = np.ldexp(center, power), np.ldexp(spread, power)
 
-    def _scaled(self, y):
-        return (y - self.center_) / self.spread_
+    def _encode(self, y, loss, name):
+        """Targets as the loss takes them."""
+        shape = np.shape(self.center_)
+        if loss.allows_rescaling and y.shape[1:] != shape:
+            raise ValueError(
+                f"{name} must have {shape[0] if shape else 1} targets per row, as in the first "
+                f"fit, got shape {y.shape}."
+            )
+        if loss.allows_rescaling:
+            power = _exponents(y)
+            y = np.ldexp(y, -power) - np.ldexp(self.center_, -power)
+            y = y / np.ldexp(self.spread_, -power)
+            # What is beyond may be rounding errors, which other units of y have others of.
+            y = np.round(y * DIGITS) / DIGITS
+        losses.check_targets(loss, y)
+        return y
 
     def predict(self, X):
         """Return the predicted target of each row."""
         f = self._raw(X)
         return self.loss_.predict(f) * self.spread_ + self.center_
+
+
+def _exponents(y):
+    """Of the largest magnitude in each column."""
+    return np.frexp(np.abs(y).max(axis=0))[1]
+
+
+def _check_classes(classes, what, hint=""):
+    if len(classes) < 2:
+        raise ValueError(f"{what} at least two classes, got one class only: {classes[0]!r}{hint}.")
 
 
 def _pair(eval_set):
@@ -332,6 +430,8 @@ def _pair(eval_set):
         eval_set = eval_set[0]
     if not isinstance(eval_set, tuple) or len(eval_set) != 2:
         raise ValueError(f"eval_set must be a pair (X, y), got {type(eval_set).__name__}.")
+    if _num_samples(eval_set[0]) == 0:
+        raise ValueError("eval_set must have at least one row, got none.")
     return eval_set
 
 
@@ -352,4 +452,4 @@ def _weights(sample_weight, X, m):
         raise ValueError(f"sample_weight must not be negative, got {weights[row]} in row {row}.")
     if not weights.any():
         raise ValueError("sample_weight must not be zero for all samples.")
-    return weights
+    return weights / weights.max()  # sums of weights of 1e300 are no floats

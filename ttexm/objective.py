@@ -42,7 +42,9 @@ class Objective:
     def value(self, f, squared_norm) -> float:
         """The objective at predictions f and a tensor of some norm."""
         with np.errstate(over="ignore", invalid="ignore"):
-            loss = np.sum(self.weights * self.loss.value(self.y, self._outputs(f)))
+            losses = self.loss.value(self.y, self._outputs(f))
+            # A loss of coupled outputs may have one value per sample instead of one per output.
+            loss = np.sum(self.weights.reshape(-1, *[1] * (losses.ndim - 1)) * losses)
         return float(loss + 0.5 * self.alpha * squared_norm)
 
     def derivative(self, f) -> np.ndarray:
@@ -72,4 +74,11 @@ class Objective:
         weights, y = self.weights[rows], self.y[rows]
         offset = np.broadcast_to(self.offset, self.y.shape)[rows]
         vars(part).update(y=y, weights=weights * (len(self.y) / len(y)), offset=offset)
+        return part
+
+    def of_output(self, j: int) -> "Objective":
+        """The objective of one of several outputs that do not depend on each other."""
+        part = copy.copy(self)
+        offset = np.broadcast_to(self.offset, self.y.shape)[:, j]
+        vars(part).update(y=self.y[:, j], weights=self.weights[:, 0], offset=offset)
         return part

@@ -5,13 +5,13 @@ from functools import cached_property
 
 import numpy as np
 
-from . import initialize
+from . import initialize, rows
 from .batch import RankOneBatch
 from .losses import Loss
 from .objective import Objective
 from .tensor import TTTensor
 
-MOST_COPIES = 16
+MOST_CLASSES = 50  # different numbers that are taken for classes
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,10 +25,14 @@ class Problem:
     batch : RankOneBatch
         Features of the samples, at order scale 1; predictions are computed on its device.
     y : array (m,) or (m, n_outputs)
+        As the loss takes them.
     weights : array (m,)
+        For how many samples each one counts.
     loss : Loss
     keys : array (m,) of unsigned integers
-        Hashes, equal for equal samples.
+        Hashes of the features, equal for equal ones.
+    n_values : array (d,), optional
+        How many different values each column of the table has.
     """
 
     batch: RankOneBatch
@@ -36,36 +40,45 @@ class Problem:
     weights: np.ndarray
     loss: Loss
     keys: np.ndarray
+    n_values: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.batch)
 
     @property
     def size(self) -> float:
-        """The sum of the weights: the number of samples, where weights are repetitions."""
+        """The sum of the weights: the effective number of samples."""
         return float(self.weights.sum())
-
-    @property
-    def copies(self) -> np.ndarray:
-        """How often each sample is there: its weight, if all are small whole numbers; else once."""
-        is_count = (self.weights == np.round(self.weights)).all()
-        if is_count and self.weights.max() <= MOST_COPIES:
-            return self.weights.astype(int)
-        return np.ones(len(self), int)
 
     @property
     def n_outputs(self) -> int:
         return 1 if self.y.ndim == 1 else self.y.shape[1]
 
+    @cached_property
+    def n_groups(self) -> int:
+        """The number of samples that differ in their features."""
+        return len(np.unique(self.keys))
+
+    @cached_property
+    def classes(self) -> np.ndarray:
+        """A class for each sample, (m,), to be spread over folds; numbers may be of one class."""
+        y = self.y.argmax(axis=1) if self.y.ndim == 2 else self.y
+        values, classes = np.unique(y, return_inverse=True)
+        is_number = self.loss.targets == "numbers"
+        is_one = is_number and (self.y.ndim == 2 or len(values) > MOST_CLASSES)
+        return np.zeros(len(self), int) if is_one else classes
+
     def take(self, rows) -> "Problem":
         """The problem of some of the samples."""
         # By the host: all of the samples may not be wanted on the device, or only for a while.
         batch = self.batch.to("cpu")[rows].to(self.batch.device)
-        return Problem(batch, self.y[rows], self.weights[rows], self.loss, self.keys[rows])
+        parts = (self.y[rows], self.weights[rows], self.loss, self.keys[rows], self.n_values)
+        return Problem(batch, *parts)
 
-    def weighted(self, weights) -> "Problem":
-        """The problem with other weights; samples of weight zero are left out."""
-        return replace(self, weights=weights).take(np.flatnonzero(weights > 0))
+    def merged(self) -> "Problem":
+        """The problem of the samples that differ, see `rows.merge`."""
+        chosen, counts = rows.merge(self.keys, self.y, self.weights)
+        return replace(self.take(chosen), weights=counts)
 
     def objective(self, alpha: float) -> Objective:
         return Objective(self.loss, self.y, self.weights, alpha)
@@ -96,9 +109,17 @@ class Problem:
         """The weighted mean of the loss, without the penalty."""
         return float(np.average(self.losses(W, order_scale), weights=self.weights))
 
-    def linear(self, alpha: float) -> TTTensor:
+    def linear(self, alpha: float) -> initialize.Additive:
         """The linear model, at order scale 1."""
-        return initialize.linear(self.batch, self.objective(alpha))
+        return initialize.fit_additive(self.batch, self.objective(alpha))
+
+    def rescaled(self, W: TTTensor, order_scale: float) -> TTTensor:
+        """A model of order scale 1, as it is for the features at another one."""
+        cores = W.to_cores()
+        for k, core in enumerate(cores[: self.batch.ndim]):
+            if self.batch.has_constant(k):
+                core[:, 1:] /= order_scale
+        return TTTensor(cores)
 
 
 def with_outputs(batch: RankOneBatch, y: np.ndarray) -> RankOneBatch:
@@ -109,11 +130,3 @@ def with_outputs(batch: RankOneBatch, y: np.ndarray) -> RankOneBatch:
     outputs = np.tile(np.arange(n_outputs), m)[:, None]
     indices = RankOneBatch.from_indices(outputs, (n_outputs,), batch.dtype).to(batch.device)
     return RankOneBatch.join([batch[np.repeat(np.arange(m), n_outputs)], indices])
-
-
-def rescaled(W: TTTensor, factor: float, n_features: int) -> TTTensor:
-    """The same model for features at `factor` times the order scale."""
-    cores = W.to_cores()
-    for core in cores[:n_features]:
-        core[:, 1:] /= factor
-    return TTTensor(cores)

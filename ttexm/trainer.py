@@ -108,8 +108,8 @@ class Trainer:
 
         Notes
         -----
-        Ctrl-C ends training, and the best tensor so far is returned. So does an overflow, with a
-        warning; NaN never gets into the result.
+        Ctrl-C ends training, with a warning, and the best tensor so far is returned. So does an
+        overflow; NaN never gets into the result.
         """
         self.history = []
         start = time.perf_counter()
@@ -150,7 +150,12 @@ class Trainer:
             else:
                 self._warn_not_converged()
         except KeyboardInterrupt:
-            pass
+            warnings.warn(
+                f"Training was interrupted after {len(self.history)} iterations; the best model "
+                "so far is kept.",
+                ConvergenceWarning,
+                stacklevel=2,
+            )
         finally:
             shown.close()
         return best

@@ -8,8 +8,8 @@ those right of it,
     M = A^T diag(w residual) B,      N(0, v) entry by entry if there is nothing to find,
 
 so that entries beyond sqrt(2 log(number of entries)) standard deviations are found terms. A term of
-order 2 q is in sight of the cut that halves it; others hide its effect less and less as they are
-found. Functions are centred and scaled to variance 1 first, so that M estimates coefficients, and v
+order 2 q is in sight of the cut that halves it; removing each found term lowers the noise for the
+rest. Functions are centred and scaled to variance 1 first, so that M estimates coefficients, and v
 is the same for all entries if columns are independent. Where they are not, or values are rare, an
 entry is judged by its own variance (A^2)^T diag(w^2 residual^2) B^2: a product that a dozen samples
 have cannot be beyond chance.
@@ -27,7 +27,10 @@ MARGIN = 0.5  # standard deviations beyond the largest that chance gives
 ROWS_AT_ONCE = 8192
 FEW_ROWS = 5000  # up to which float64 is cheap enough
 FEWEST = 16  # samples in which a function differs from its usual value: fewer show nothing
-MOST_TERMS = 500  # at a cut
+MOST_TERMS = 500
+MOST_FUNCTIONS = 8192  # of which all pairs are looked at
+MOST_WORK = 1e12  # multiplications, of all cuts; where there are more, pairs are looked at only
+PASSES = 4  # over all pairs
 
 
 @dataclass(frozen=True)
@@ -62,17 +65,20 @@ class Screening:
         self.max_order, self.max_products = max_order, max_products
         owner, slot, center, spread, functions = [], [], [], [], []
         for k in range(batch.ndim):
-            matrix = batch.matrix(k).tocsc()
-            if not (matrix[:, [0]].toarray() == 1).all():
+            if not batch.has_constant(k):
                 raise ValueError(
                     f"Column {k} has no constant in slot 0: products of some of the columns "
                     "cannot be told from those of all."
                 )
-            # Rare levels first, while they are sparse: there may be a great many of them.
-            slots = 1 + np.flatnonzero(((matrix != 0).T @ weights)[1:] >= FEWEST)
-            values = matrix[:, slots].toarray()
+            if batch.is_coded(k):
+                # Rare levels first, while they are sparse: there may be a great many of them.
+                matrix = batch.matrix(k).tocsc()
+                slots = 1 + np.flatnonzero(((matrix != 0).T @ weights)[1:] >= FEWEST)
+                values = matrix[:, slots].toarray()
+            else:
+                slots, values = np.arange(1, batch.shape[k]), batch.vectors(k)[:, 1:]
             mean = shares @ values
-            values -= mean
+            values = values - mean
             variance = shares @ values**2
             # 1 / kurtosis is about the share of the rarer value of a function with two.
             rare = variance**2 / np.maximum(shares @ values**4, 1e-300)
@@ -85,12 +91,23 @@ class Screening:
         self.owner, self.slot = np.array(owner, int), slot
         self.center, self.spread, self.functions = center, spread, np.vstack(functions)
 
-    def cuts(self) -> list[int]:
-        """The cuts of the train at which a term of the highest order can be halved."""
-        d, half = len(self.shape), self.max_order // 2
-        return list(range(min(half, d // 2) or 1, max(d - half, d // 2) + 1)) if d > 1 else [0]
+    def cuts(self) -> list[int | None]:
+        """The cuts of the train at which a term of the highest order can be halved.
 
-    def look(self, residual: np.ndarray, cut: int) -> list[Term]:
+        None stands for all pairs of functions, wherever they are. That is all there is where cuts
+        have too many products, as those of wide tables have.
+        """
+        d, half = len(self.shape), self.max_order // 2
+        cuts = list(range(min(half, d // 2) or 1, max(d - half, d // 2) + 1)) if d > 1 else [0]
+        pairs = 0
+        for cut in cuts:
+            q = self._order(cut)
+            pairs += math.prod(_n_products(len(side), q) for side in self._split(cut))
+            if q < 2 or pairs * len(self.weights) > MOST_WORK:
+                return [None] * PASSES if len(self.owner) <= MOST_FUNCTIONS else []
+        return cuts
+
+    def look(self, residual: np.ndarray, cut: int | None) -> list[Term]:
         """Terms at a cut that the residual correlates with, the most significant first."""
         total = self.weights.sum()
         weights = self.weights / total
@@ -101,7 +118,10 @@ class Screening:
         deviation = float(np.sqrt(squares.sum()))
         if deviation == 0:
             return []
-        limit = np.sqrt(2 * np.log(M.size)) + MARGIN
+        if cut is None:
+            # Each pair once, and none of functions of one column.
+            M[self.owner[:, None] >= self.owner] = 0
+        limit = np.sqrt(2 * np.log(max(2, M.size))) + MARGIN
         a, b = np.nonzero(np.abs(M) > limit * deviation)
         # Only now each entry's own variance, for the rows and columns that matter.
         (a, row), (b, column) = (np.unique(side, return_inverse=True) for side in (a, b))
@@ -130,16 +150,27 @@ class Screening:
             M += (A * g[part]) @ B.T
         return M
 
+    def _split(self, cut):
+        """Functions on both sides of a cut; all on each, without one."""
+        if cut is None:
+            return [np.arange(len(self.owner))] * 2
+        return [np.flatnonzero(self.owner < cut), np.flatnonzero(self.owner >= cut)]
+
+    def _order(self, cut):
+        """The highest order, on each side, that a cut can be searched to."""
+        sides = [len(side) for side in self._split(cut)]
+        for q in range(self.max_order // 2, 0, -1):
+            # Functions of one column do not multiply: there are at most so many products.
+            if math.prod(_n_products(size, q) for size in sides) <= 2 * self.max_products:
+                return q
+        return 0
+
     def _sides(self, cut):
         """Products of functions on both sides, as tuples of functions, the shorter ones first."""
-        half = self.max_order // 2
-        sides = [np.flatnonzero(self.owner < cut), np.flatnonzero(self.owner >= cut)]
-        for q in range(half, 0, -1):
-            sizes = [sum(math.comb(len(side), order) for order in range(q + 1)) for side in sides]
-            # Functions of one column do not multiply: there are at most so many products.
-            if sizes[0] * sizes[1] <= 2 * self.max_products:
-                return [self._combinations(side, q) for side in sides]
-        return [[()], [()]]
+        if cut is None:
+            return [[(j,) for j in side] for side in self._split(cut)]
+        q = self._order(cut)
+        return [self._combinations(side, q) for side in self._split(cut)]
 
     def _combinations(self, functions, q):
         owner = self.owner.tolist()
@@ -167,17 +198,32 @@ class Screening:
                     out[j] *= self.functions[function, part]
         return out
 
-    def tensor(self, terms: list[Term], eps: float = 1e-3) -> TTTensor:
-        """The sum of some terms, as a tensor of the lowest ranks that keep it to `eps`."""
+    def strongest(self, terms: list[Term]) -> list[Term]:
+        """The most significant of some terms, as many as can be fitted together."""
+        return sorted(terms, key=lambda term: -abs(term.z_score))[:MOST_TERMS]
+
+    def values(self, terms: list[Term]) -> np.ndarray:
+        """The products of centred functions at all samples, (m, number of terms)."""
+        place = {at: j for j, at in enumerate(zip(self.owner.tolist(), self.slot, strict=True))}
+        products = [tuple(place[slot] for slot in term.slots) for term in terms]
+        return self._products(products, slice(0, len(self.weights))).T.astype(np.float64)
+
+    def tensor(self, terms: list[Term], coefficients=None, eps: float = 1e-3) -> TTTensor:
+        """The sum of some terms, as a tensor of the lowest ranks that keep it to `eps`.
+
+        By default each has the coefficient that it was found with.
+        """
+        if coefficients is None:
+            coefficients = [term.coefficient for term in terms]
         d = len(self.shape)
         indices = np.zeros((len(terms), d), int)
         for row, term in zip(indices, terms, strict=True):
             for k, i in term.slots:
                 row[k] = i
         unique, inverse = np.unique(indices, axis=0, return_inverse=True)
-        coefficients = np.zeros(len(unique))
-        np.add.at(coefficients, inverse.reshape(-1), [term.coefficient for term in terms])
-        cores = sparse_cores(unique, coefficients, self.shape, eps)
+        sums = np.zeros(len(unique))
+        np.add.at(sums, inverse.reshape(-1), coefficients)
+        cores = sparse_cores(unique, sums, self.shape, eps)
         # From centred functions (x - center) / spread to the slots (1, x).
         scale = dict(
             zip(
@@ -192,6 +238,10 @@ class Screening:
                 core[:, i] /= spread
                 core[:, 0] -= center * core[:, i]
         return TTTensor(cores)
+
+
+def _n_products(n_functions, q):
+    return sum(math.comb(n_functions, order) for order in range(q + 1))
 
 
 def sparse_cores(indices: np.ndarray, values: np.ndarray, shape, eps: float) -> list[np.ndarray]:
