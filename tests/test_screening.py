@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose
 from strategies import seeds, shapes
 
 from ttexm import RankOneBatch, TTTensor
-from ttexm.solvers.screening import Screening, sparse_cores
+from ttexm.solvers.screening import Screening, Term, sparse_cores
 
 
 @given(shapes(), seeds, st.integers(1, 12))
@@ -77,6 +77,18 @@ def test_the_tensor_of_the_terms_is_their_sum_in_the_given_columns():
             product *= (column - column.mean()) / column.std()
         wanted += term.coefficient * product
     assert_allclose(f, wanted, atol=2e-3 * np.abs(wanted).max())
+
+
+def test_values_of_terms_do_not_depend_on_their_order():
+    x = np.random.default_rng(0).choice([-1.0, 1.0], (500, 4))
+    screening = Screening(RankOneBatch.from_columns(x), np.ones(500))
+    terms = [Term(tuple((k, 1) for k in group), 1.0, 1.0) for group in [(0, 1, 3), (0, 1), (2,)]]
+    scaled = (x - x.mean(axis=0)) / x.std(axis=0)
+    expected = np.stack(
+        [scaled[:, [0, 1, 3]].prod(axis=1), scaled[:, 0] * scaled[:, 1], scaled[:, 2]]
+    )
+    assert_allclose(screening.values(terms), expected.T)
+    assert_allclose(screening.values(terms[::-1]), expected[::-1].T)
 
 
 def test_weights_of_samples_count():

@@ -46,7 +46,7 @@ def possible_ranks(problem: Problem, ranks: Sequence[int]) -> list[int]:
     if len(ranks) > 1:
         # Nor do few rows tell more than a few interactions apart; but a linear model must fit.
         fewest = problem.n_outputs + 1
-        most = min(most, max(min(ranks), int(problem.size / ROWS_A_RANK), fewest))
+        most = min(most, max(min(ranks), round(problem.size) // ROWS_A_RANK, fewest))
         ranks = [max(rank, fewest) for rank in ranks]
     return sorted({min(rank, most) for rank in ranks})
 

@@ -26,7 +26,7 @@ from ..tensor import TTTensor
 MARGIN = 0.5  # standard deviations beyond the largest that chance gives
 ROWS_AT_ONCE = 8192
 FEW_ROWS = 5000  # up to which float64 is cheap enough
-FEWEST = 16  # samples in which a function differs from its usual value: fewer show nothing
+FEWEST = 15.5  # samples in which a function differs from its usual value: fewer show nothing
 MOST_TERMS = 500
 MOST_FUNCTIONS = 8192  # of which all pairs are looked at
 MOST_WORK = 1e12  # multiplications, of all cuts; where there are more, pairs are looked at only
@@ -190,7 +190,7 @@ class Screening:
         """The products at some samples, each from the one that lacks its last function."""
         place = {product: j for j, product in enumerate(products)}
         out = np.ones((len(products), part.stop - part.start), self.dtype)
-        for product, j in place.items():
+        for product, j in sorted(place.items(), key=lambda item: len(item[0])):
             if product[:-1] in place and product:
                 np.multiply(out[place[product[:-1]]], self.functions[product[-1], part], out=out[j])
             else:
