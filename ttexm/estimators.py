@@ -387,8 +387,9 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
             y = np.ldexp(y, -power)
             center = np.average(y, axis=0, weights=weights)
             spread = np.sqrt(np.average((y - center) ** 2, axis=0, weights=weights))
-            # Constant targets have a spread of rounding errors.
-            spread = np.where(spread > 1e-14 * np.abs(y).max(axis=0), spread, 1.0)
+            # Constant targets have a spread of rounding errors: their size stands in for it.
+            size = np.abs(y).max(axis=0)
+            spread = np.where(spread > 1e-14 * size, spread, np.where(size > 0, size, 1.0))
             self.center_, self.spread_ = np.ldexp(center, power), np.ldexp(spread, power)
 
     def _encode(self, y, loss, name):
