@@ -373,7 +373,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
 
     def _targets(self, X, y):
         _require(self, y)
-        y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
+        with np.errstate(invalid="ignore"):  # it sums y, which may be inf - inf
+            y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
         check_consistent_length(X, y)
