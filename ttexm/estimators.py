@@ -228,7 +228,7 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     def _labels(self, X, y):
         _require(self, y)
         y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
+        _check_rows(X, y)
         if y.dtype.kind == "f":
             assert_all_finite(y, input_name="y")
         check_classification_targets(y)
@@ -377,7 +377,7 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
             y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
-        check_consistent_length(X, y)
+        _check_rows(X, y)
         return y
 
     def _learn_units(self, y, weights, loss):
@@ -443,9 +443,13 @@ def _require(estimator, y):
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None")
 
 
-def _weights(sample_weight, X, m):
-    if m == 0:
+def _check_rows(X, y):
+    check_consistent_length(X, y)
+    if len(y) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
+
+
+def _weights(sample_weight, X, m):
     if sample_weight is None:
         return np.ones(m)
     weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
