@@ -538,3 +538,21 @@ def test_rows_without_weight_are_left_out():
     weighted = Auto([1]).fit(X, sample_weight=[1.0, 2.0, 0.0])
     assert weighted.slot_names_ == [["1", "x0"], ["1", "x1=5", "x1=6"]]
     assert_array_equal(weighted.transform(X[:2]).vectors(0)[:, 1], [-1, 1])
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e300])
+def test_only_ratios_of_weights_count(unit):
+    X = 1e100 * np.array([[1.0], [2.0], [4.0]])
+    weights = np.array([1.0, 2.0, 1.0])
+    expected = Auto().fit(X, sample_weight=weights).transform(X).vectors(0)
+    found = Auto().fit(X, sample_weight=unit * weights).transform(X).vectors(0)
+    assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-140, 1e-131, 1e-100, 1.0, 1e100, 1e131, 1e300])
+def test_the_last_digits_of_a_column_are_standardised(size):
+    x = size * (1 + np.finfo(float).eps * np.array([0, 8, 8, 24, 40.0]))
+    t = Polynomial(1, standardize=True).fit_transform(x[:, None]).vectors(0)[:, 1]
+    steps = np.round((x - x[0]) / np.spacing(x[0]))
+    # The mean is a float as well, and lies between two of these steps.
+    assert_allclose(np.diff(t), np.diff(steps) / steps.std(), rtol=0.02, atol=1e-6)

@@ -79,7 +79,7 @@ class FeatureMap(BaseEstimator):
                 f"required by {type(self).__name__}."
             )
         self._prepare(table)
-        weights = np.ones(m) if sample_weight is None else _check_weights(sample_weight, m)
+        weights = np.ones(m) if sample_weight is None else _read_weights(sample_weight, m)
         used = weights > 0
         if not used.all():
             table = [replace(column, values=column.values[used]) for column in table]
@@ -139,7 +139,7 @@ class FeatureMap(BaseEstimator):
         return " * ".join(name for name in names if name != "1") or "1"
 
 
-def _check_weights(sample_weight, m):
+def _read_weights(sample_weight, m):
     weights = np.ma.asarray(sample_weight, np.float64).filled(np.nan)
     if weights.shape != (m,):
         raise ValueError(
@@ -153,7 +153,8 @@ def _check_weights(sample_weight, m):
         )
     if not weights.any():
         raise ValueError("sample_weight must not be zero for all rows.")
-    return weights
+    # Only their ratios count: by a power of two, which is exact, they are at most 1.
+    return np.ldexp(weights, -np.frexp(weights.max())[1])
 
 
 # -- what is learned of a column ------------------------------------------------------------------
@@ -175,7 +176,8 @@ class FunctionMode:
         pairs = zip(modes, columns, strict=True)
         for constant, group in itertools.groupby(pairs, key=lambda pair: pair[0].basis.constant):
             make = RankOneBatch.from_columns if constant else RankOneBatch.from_vectors
-            parts.append(make([mode.values(column, order_scale) for mode, column in group]))
+            with np.errstate(all="ignore"):  # what is not finite is refused, by name
+                parts.append(make([mode.values(column, order_scale) for mode, column in group]))
         return RankOneBatch.join(parts)
 
     def values(self, column: Column, order_scale: float) -> np.ndarray:
@@ -188,14 +190,13 @@ class FunctionMode:
                 f"Column {column.name!r} has a missing value in row {missing.argmax()}, and its "
                 f"basis has no constant to fall back on; use constant=True, or fill it in."
             )
-        with np.errstate(all="ignore"):  # what is not finite is refused below, by name
-            if not missing.all():
-                known = x[~missing]
-                if self.exponent:
-                    known = np.ldexp(known, -self.exponent)
-                out[~missing] = self.basis._evaluate(known, self.state, column.name)
-            # Without a constant slot there is no order of interaction to scale.
-            out = out * (order_scale * self.scale) if constant else out
+        if not missing.all():
+            known = x[~missing]
+            if self.exponent:
+                known = np.ldexp(known, -self.exponent)
+            out[~missing] = self.basis._evaluate(known, self.state, column.name)
+        # Without a constant slot there is no order of interaction to scale.
+        out = out * (order_scale * self.scale) if constant else out
         if not np.isfinite(out).all():
             row, j = np.argwhere(~np.isfinite(out))[0]
             raise ValueError(

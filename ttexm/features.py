@@ -19,7 +19,7 @@ from sklearn.preprocessing import SplineTransformer
 
 from .feature_map import CategoryMode, FeatureMap, FunctionMode
 
-TINY, HUGE = 1e-140, 1e140  # squares of numbers between them are normal floats
+TINY, HUGE = 1e-130, 1e130  # between them squares are normal floats, also of last digits
 
 # -- functions of numbers -------------------------------------------------------------------------
 

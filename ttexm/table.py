@@ -24,6 +24,7 @@ PANDAS_LEVELS = ("Interval", "Period")
 SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
 FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 INCREMENT = np.uint64(0x9E3779B97F4A7C15)
+BLOCK = 2**14  # rows that stay in the cache while they are mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -143,7 +144,8 @@ def hash_rows(table: list[Column]) -> np.ndarray:
             out ^= np.fromiter(map(hashes.get, column.values), np.uint64, len(out))
         else:
             out ^= _float_bits(column.values)
-        _mix(out)
+        for start in range(0, len(out), BLOCK):
+            _mix(out[start : start + BLOCK])
     return out
 
 
