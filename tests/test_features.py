@@ -1,6 +1,8 @@
 """Feature maps: the vectors they make, the names they give, and what they refuse."""
 
 import pickle
+from decimal import Decimal
+from fractions import Fraction
 
 import numpy as np
 import pandas as pd
@@ -12,7 +14,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 from strategies import seeds
 
-from ttexm import TTTensor
+from ttexm import ExMClassifier, ExMRegressor, TTTensor
 from ttexm.features import (
     Auto,
     Basis,
@@ -168,12 +170,10 @@ def test_huge_columns_are_standardised_without_overflow():
 
 
 CASES = [
-    (lambda: Polynomial(0).fit(np.ones((2, 1))), "degree must be an integer of at least 1, got 0."),
     (
-        lambda: Polynomial(order_scale=0).fit(np.ones((2, 1))),
-        "order_scale must be positive, got 0.",
+        lambda: Polynomial().fit(PANDAS),
+        "Column 'color' must hold numbers, got strings: 'red' in row 0. Convert it to numbers",
     ),
-    (lambda: Polynomial().fit(PANDAS), "Column 'color' must hold numbers: could not convert"),
     (lambda: Polynomial().fit([[1.0], [-np.inf]]), "Column 'x0' must be finite, got -inf in row 1"),
     (lambda: Polynomial().fit(np.ones(3)), "X must have two dimensions"),
     (lambda: Polynomial().fit(np.ones((3, 0))), "0 feature(s) (shape=(3, 0)) while a minimum of 1"),
@@ -191,23 +191,68 @@ CASES = [
         "functions[0] (g1) of column 'x0' must give shape (2,), got (2, 1).",
     ),
     (
-        lambda: Basis([]).fit(np.ones((2, 1))),
-        "functions must hold at least one function, got none.",
+        lambda: Basis([lambda x: x * 1j]).fit(np.zeros((2, 1))),
+        "functions[0] (g1) of column 'x0' must give real numbers, got complex128.",
     ),
     (
         lambda: Basis([np.sin], constant=False).fit_transform([[1.0], [np.nan]]),
         "Column 'x0' has a missing value in row 1, and its basis has no constant",
     ),
-    (lambda: Trigonometric(period=-1).fit([[1.0]]), "period must be positive, got -1."),
     (lambda: Auto([7]).fit(PANDAS), "there is no column 7, as there are 3 columns."),
     (
         lambda: Auto([True]).fit(PANDAS),
-        "as a mask must have 3 entries, one a column, got shape (1,)",
+        "as a mask must have 3 entries, one per column, got 1.",
     ),
     (lambda: PerColumn({"agee": Legendre()}).fit(PANDAS), "maps: there is no column 'agee'"),
     (
         lambda: PerColumn({"age": "spline"}).fit(PANDAS),
-        "maps['age'] must be a FeatureMap, got str.",
+        "maps['age'] must be a FeatureMap, got 'spline'.",
+    ),
+    (
+        lambda: PerColumn({"age": Legendre(), 0: Spline()}).fit(PANDAS),
+        "maps: 'age' and 0 are one and the same column.",
+    ),
+    (lambda: PerColumn([Legendre()]).fit(PANDAS), "maps of PerColumn must be a dict of column to"),
+    (
+        lambda: PerColumn(otherwise="spline").fit(PANDAS),
+        "otherwise of PerColumn must be a FeatureMap, got 'spline'.",
+    ),
+    (
+        lambda: Auto("age").fit(PANDAS),
+        "categorical_features must be 'from_dtype', None, or a list of columns (a mask, positions "
+        "or names), got 'age'.",
+    ),
+    (lambda: Auto(3).fit(PANDAS), "or a list of columns (a mask, positions or names), got 3."),
+    (lambda: Auto([1.0]).fit(PANDAS), "there is no column 1.0, as there are 3 columns."),
+    (lambda: Auto(["ag"]).fit(PANDAS), "there is no column 'ag'; the columns are ['age', 'color',"),
+    (
+        lambda: PerColumn({"a": Legendre()}).fit(pd.DataFrame(np.ones((2, 2)), columns=["a", "a"])),
+        "The columns of X must have different names, got 'a' more than once.",
+    ),
+    (
+        lambda: Auto([1]).fit(pd.DataFrame(np.ones((2, 2)), columns=[1, 2])),
+        "categorical_features: 1 is the position of column '2' and the name of another one, in "
+        "position 0; use '2' or '1', as a string.",
+    ),
+    (
+        lambda: Auto().fit(pd.DataFrame({"a": []})),
+        "0 sample(s) (shape=(0, 1)) while a minimum of 1 is required by Auto.",
+    ),
+    (
+        lambda: Auto().fit(PANDAS, sample_weight=np.ones(3)),
+        "sample_weight must have shape (4,), one number per row, got (3,).",
+    ),
+    (
+        lambda: Auto().fit(PANDAS, sample_weight=[1, 1, -1, 1]),
+        "sample_weight must be finite and not negative, got -1 in row 2.",
+    ),
+    (
+        lambda: Auto().fit(PANDAS, sample_weight=np.ma.array([1, 1, 1, 1], mask=[0, 1, 0, 0])),
+        "sample_weight must be finite and not negative, got nan in row 1.",
+    ),
+    (
+        lambda: Auto().fit(PANDAS, sample_weight=np.zeros(4)),
+        "sample_weight must not be zero for all rows.",
     ),
     (lambda: Auto().fit(PANDAS).name((1,)), "index must have 3 entries, got 1."),
     (
@@ -222,3 +267,292 @@ def test_bad_input(call, message):
     with pytest.raises((ValueError, TypeError)) as caught:
         call()
     assert message in str(caught.value)
+
+
+ONES = np.ones((2, 1))
+COUNT, POSITIVE = "an integer of at least 1", "a positive finite number"
+PARAMETERS = [
+    *((Polynomial, "degree", value, COUNT) for value in (0, -1, 2.5, True, "2", None)),
+    *((Legendre, "degree", value, COUNT) for value in (0, -1, 2.5, True)),
+    *((Auto, "degree", value, COUNT) for value in (0, -1, 1.5)),
+    *((Trigonometric, "n_frequencies", value, COUNT) for value in (0, -2, 1.5, True)),
+    *((Trigonometric, "period", value, POSITIVE) for value in (np.nan, np.inf, 0, -1, "24", True)),
+    *((Spline, "n_knots", value, "an integer of at least 2") for value in (1, 0, 2.5, "5")),
+    *((Spline, "degree", value, "an integer of at least 0") for value in (-1, 0.5, None)),
+    *((Spline, "knots", value, "'quantile' or 'uniform'") for value in ("foo", None, [[0.0]])),
+    (Basis, "functions", np.sin, "a list of functions"),
+    (Basis, "functions", None, "a list of functions"),
+    (Basis, "functions", "sin", "a list of functions"),
+    (Basis, "functions", [], "at least one function"),
+    (Basis, "constant", "no", "True or False"),
+    (Polynomial, "standardize", "yes", "True or False"),
+    *(
+        (kind, "order_scale", value, POSITIVE)
+        for kind in (Polynomial, Categorical, Auto, PerColumn)
+        for value in (np.nan, np.inf, 0, -1.0, "a", None, True)
+    ),
+]
+
+
+@pytest.mark.parametrize(("kind", "name", "value", "wanted"), PARAMETERS)
+def test_parameters_are_checked_in_fit(kind, name, value, wanted):
+    chosen = kind(**{name: value})
+    message = f"{name} of {kind.__name__} must be {wanted}, got {value!r}."
+    # .. of a map within a map as well
+    for asked in (chosen, PerColumn({0: chosen})):
+        with pytest.raises((ValueError, TypeError)) as caught:
+            asked.fit(ONES)
+        assert str(caught.value) == message
+
+
+def test_two_knots_of_degree_zero_are_refused():
+    with pytest.raises(ValueError, match="n_knots of Spline must be an integer of at least 3, got"):
+        Spline(2, 0).fit(ONES)
+    assert Spline(3, 0).fit(ONES).shape_ == (2,)
+
+
+def test_functions_must_be_functions():
+    with pytest.raises(TypeError, match=r"functions\[1\] of Basis must be a function, got 'cos'."):
+        Basis([np.sin, "cos"]).fit(ONES)
+
+
+def test_columns_of_several_names():
+    frame = pd.DataFrame(np.ones((2, 3)), columns=pd.MultiIndex.from_tuples(["ab", "ac", "bc"]))
+    assert PerColumn({("a", "c"): Legendre(2)}).fit(frame).shape_ == (2, 3, 2)
+    # Positions are positions where no other column has that name, and next to names.
+    frame.columns = [0, 1, 5]
+    assert PerColumn({1: Legendre(2), "5": Legendre(3)}).fit(frame).shape_ == (2, 3, 4)
+    assert Auto([0, "5"]).fit(frame).shape_ == (2, 2, 2)
+    assert Auto([0, "5"]).fit(frame).slot_names_[2] == ["1", "5=1"]
+
+
+# -- levels ---------------------------------------------------------------------------------------
+
+
+def column_of(values, kind=None):
+    """A table of one column, of pandas' own types if a kind is given."""
+    if kind is None:
+        table = np.empty((len(values), 1), object)
+        table[:, 0] = values
+        return table
+    return pd.DataFrame({"x0": pd.Series(values, dtype=kind)})
+
+
+STRINGS = [
+    column_of(["1", "2", "3"]),
+    np.array([["1"], ["2"], ["3"]]),
+    column_of([np.str_("1"), np.str_("2"), np.str_("3")]),
+    column_of(["1", "2", "3"], "category"),
+    column_of(["1", "2", "3"], "string"),
+    column_of(["1", "2", "3"], "str"),
+    column_of(["1", "2", "3"], object),
+    pl.DataFrame({"x0": ["1", "2", "3"]}),
+    pl.DataFrame({"x0": ["1", "2", "3"]}, schema={"x0": pl.Categorical}),
+    pl.DataFrame({"x0": ["1", "2", "3"]}, schema={"x0": pl.Enum(["3", "2", "1"])}),
+]
+NUMBERS = [
+    np.array([[1], [2], [3]]),
+    np.array([[1.0], [2.0], [3.0]]),
+    np.array([[1], [2], [3]], np.int8),
+    column_of([1, 2, 3]),
+    column_of([1.0, np.int64(2), Fraction(3)]),
+    column_of([Decimal(1), Decimal(2), 3]),
+    column_of([True, 2, np.float32(3)]),
+    column_of([1, 2, 3], "category"),
+    column_of([1.0, 2.0, 3.0], "category"),
+    column_of([1, 2, 3], "Int64"),
+    column_of([1, 2, 3], "Float64"),
+    pl.DataFrame({"x0": [1, 2, 3]}),
+]
+BYTES = [np.array([[b"1"], [b"2"], [b"3"]]), pl.DataFrame({"x0": [b"1", b"2", b"3"]})]
+KINDS = {"strings": STRINGS, "numbers": NUMBERS, "bytes": BYTES}
+MISSING = [
+    column_of([None, np.nan, pd.NA]),
+    np.full((3, 1), np.nan),
+    column_of([None] * 3, "category"),
+    column_of([None] * 3, "string"),
+    pl.DataFrame({"x0": [None] * 3}),
+    pl.DataFrame({"x0": [None] * 3}, schema={"x0": pl.String}),
+]
+# A data frame has names, an array has none: scikit-learn warns, which is not what is tested here.
+any_names = pytest.mark.filterwarnings("ignore:X (does not have|has) .*feature names")
+
+
+@any_names
+@pytest.mark.parametrize("kind", KINDS)
+def test_equal_levels_of_any_table_are_known(kind):
+    for fitted_on in KINDS[kind]:
+        fitted = Categorical().fit(fitted_on)
+        for table in KINDS[kind]:
+            assert_array_equal(fitted.transform(table).vectors(0)[:, 1:], np.eye(3))
+        for table in MISSING:
+            assert not fitted.transform(table).vectors(0)[:, 1:].any()
+
+
+@any_names
+@pytest.mark.parametrize("fitted_on", KINDS)
+@pytest.mark.parametrize("given_now", KINDS)
+def test_levels_of_another_type_are_refused(fitted_on, given_now):
+    if fitted_on == given_now:
+        return
+    for table in KINDS[fitted_on]:
+        fitted = Categorical().fit(table)
+        for other in KINDS[given_now]:
+            with pytest.raises(TypeError) as caught:
+                fitted.transform(other)
+            assert f"Column 'x0' was fitted on {fitted_on}, such as " in str(caught.value)
+            assert f", got {given_now}: " in str(caught.value)
+            assert " in row 0. Convert it" in str(caught.value)
+
+
+def test_levels_of_some_other_type_are_refused_too():
+    fitted = Categorical().fit(column_of(["a", "b"]))
+    with pytest.raises(TypeError, match="fitted on strings, such as 'a', got numbers: 3 in row 2"):
+        fitted.transform(column_of(["a", None, 3]))
+    flags = Categorical().fit(column_of([True, False], "category"))
+    assert_array_equal(flags.transform(pd.DataFrame({"x0": [0, 1]})).vectors(0)[:, 1:], np.eye(2))
+    with pytest.raises(TypeError, match="fitted on numbers, such as False, got strings: 'True'"):
+        flags.transform(pd.DataFrame({"x0": ["True"]}))
+    dates = Categorical().fit(column_of(pd.to_datetime(["2020-01-01"]), "category"))
+    with pytest.raises(
+        TypeError, match=r"fitted on values of type Timestamp, .*got strings: '2020"
+    ):
+        dates.transform(pd.DataFrame({"x0": ["2020-01-01"]}))
+
+
+def test_a_column_may_have_levels_of_several_types():
+    fitted = Categorical().fit(column_of(["a", 1, 2.5, "1", None]))
+    assert fitted.slot_names_ == [["1", "x0=1", "x0=2.5", "x0=1", "x0=a"]]
+    codes = fitted.transform(column_of([1.0, 2.5, "1", "a", 7])).vectors(0)[:, 1:]
+    assert_array_equal(codes, np.eye(5, 4))
+    with pytest.raises(TypeError, match="fitted on numbers and strings, such as 1, got bytes: b'a"):
+        fitted.transform(column_of([b"a"]))
+
+
+def test_a_column_without_a_known_level_is_warned_of():
+    fitted = Categorical().fit(np.array([["a", "u"], ["b", "v"]]))
+    with pytest.warns(UserWarning, match="Column") as caught:
+        vectors = fitted.transform(np.array([["A", "u"], ["B", "w"]])).vectors(0)
+    assert [str(warning.message) for warning in caught] == [
+        "Column 'x0' holds no level that was seen in fit (['a', 'b']), but 'A' in row 0; all its "
+        "values count as missing."
+    ]
+    assert not vectors[:, 1:].any()
+    # .. but not of one that is missing altogether, nor of a table without rows.
+    fitted.transform(np.array([[None, "u"], [None, None]], object))
+    fitted.transform(np.empty((0, 2), object))
+    numbers = Auto([0]).fit(np.array([[1.0], [2.0]]))
+    with pytest.warns(UserWarning, match=r"Column 'x0' .* \(\[1, 2\]\), but 3.0 in row 1"):
+        numbers.transform(np.array([[np.nan], [3.0]]))
+    # A column that was missing in fit has no levels, of no type.
+    empty = Auto([0]).fit(np.full((2, 1), np.nan))
+    with pytest.warns(UserWarning, match=r"Column 'x0' holds no level .* \(\[\]\), but 'a'"):
+        empty.transform(np.array([["a"]]))
+
+
+@pytest.mark.parametrize("chosen", [*NUMERIC_MAPS, Auto()], ids=repr)
+def test_strings_are_not_numbers(chosen):
+    fitted = clone(chosen).fit(np.arange(5.0)[:, None])
+    for strings in (column_of([None, "1.5"]), np.array([["nan"], ["1.5"]])):
+        with pytest.raises(TypeError, match=r"Column 'x0' must hold numbers, got strings: '.*' in"):
+            fitted.transform(strings)
+    if not isinstance(chosen, Auto):
+        with pytest.raises(TypeError, match="Column 'x0' must hold numbers, got strings: '1' in"):
+            clone(chosen).fit(np.array([["1"], ["2"]]))
+
+
+@pytest.mark.parametrize("model", [ExMClassifier, ExMRegressor])
+def test_estimators_refuse_levels_of_another_type(model):
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(1, 4, (100, 2)), rng.integers(0, 2, 100)
+    model = model(rank=2, alpha=1e-3, order_scale=1.0, tol=1e-2, random_state=0)
+    model.fit(X.astype(str), y)
+    with pytest.raises(TypeError, match="Column 'x0' was fitted on strings, such as '1', got numb"):
+        model.predict(X)
+
+
+# -- extremes -------------------------------------------------------------------------------------
+
+EXTREMES = [
+    [1e308, 2e307, -3e307, 0.0],
+    [-1.7e308, 1.7e308, 0.0, 1e308],
+    [-1.7e308, 1.7e308],
+    [0.0, 5e-324, 1e-323, 5e-324],
+    [0.0, 5e-324],
+    [1e-200, 3e-200, 4e-200],
+    [1.7e308] * 3,
+    [5e-324] * 3,
+    [1e17] * 2,
+    [0.0, -0.0],
+]
+RELATIVE = [Polynomial(3, standardize=True), Trigonometric(2), Legendre(3), Auto(degree=2)]
+SPLINES = [Spline(4), Spline(5, 2, "uniform"), Spline(3, 0)]
+
+
+@pytest.mark.parametrize("column", EXTREMES, ids=str)
+@pytest.mark.parametrize("chosen", [*RELATIVE, *SPLINES, Categorical()], ids=repr)
+def test_extreme_columns_are_those_of_moderate_size(chosen, column):
+    x = np.array(column)
+    exponent = np.frexp(np.abs(x).max())[1]
+    moderate = clone(chosen).fit_transform(np.ldexp(x, -exponent)[:, None]).vectors(0)
+    if len(set(column)) == 1 and isinstance(chosen, Trigonometric):
+        return  # has no range, and hence no period of its own
+    assert_allclose(clone(chosen).fit_transform(x[:, None]).vectors(0), moderate, atol=1e-12)
+
+
+def test_unseen_values_far_beyond_the_range():
+    tiny = 1e-300 * np.arange(5.0)[:, None]
+    for chosen in (Legendre(3), *SPLINES):
+        vectors = clone(chosen).fit(tiny).transform(np.array([[1e300], [4e-300]])).vectors(0)
+        assert_allclose(vectors[0], vectors[1])
+    with pytest.raises(ValueError, match="Column 'x0' must have finite features, but x0 is inf at"):
+        Auto().fit(tiny).transform(np.array([[1e300]]))
+
+
+@pytest.mark.parametrize(
+    ("chosen", "x", "feature"),
+    [
+        (Polynomial(9), 1e200, "x0^2 is inf at 1e+200"),
+        (Polynomial(9), -1e100, "x0^4 is inf at -1e+100"),
+        (Polynomial(order_scale=1e10), 1e300, "x0 is inf at 1e+300"),
+    ],
+)
+def test_overflow_names_the_column(chosen, x, feature):
+    with pytest.raises(ValueError, match="Column") as caught:
+        chosen.fit_transform(np.array([[1.0], [x]]))
+    assert str(caught.value) == (
+        f"Column 'x0' must have finite features, but {feature} in row 1. Scale the column, or use "
+        "another feature map than Polynomial."
+    )
+
+
+def test_the_phase_of_a_large_number_is_exact():
+    x = 2.0**70 + np.array([0.0, 2.0**20])
+    vectors = Trigonometric(1, period=24.0).fit_transform(x[:, None]).vectors(0)
+    phases = [2 * np.pi * (int(value) % 24) / 24 for value in x]
+    assert_allclose(vectors[:, 1:], np.stack([np.sin(phases), np.cos(phases)], axis=1), atol=1e-12)
+
+
+def test_rows_without_weight_are_left_out():
+    X = np.array([[1.0, 5.0], [2.0, 6.0], [100.0, 7.0]])
+    weighted = Auto([1]).fit(X, sample_weight=[1.0, 2.0, 0.0])
+    assert weighted.slot_names_ == [["1", "x0"], ["1", "x1=5", "x1=6"]]
+    assert_array_equal(weighted.transform(X[:2]).vectors(0)[:, 1], [-1, 1])
+
+
+@pytest.mark.parametrize("unit", [5e-324, 1e-300, 1e300])
+def test_only_ratios_of_weights_count(unit):
+    X = 1e100 * np.array([[1.0], [2.0], [4.0]])
+    weights = np.array([1.0, 2.0, 1.0])
+    expected = Auto().fit(X, sample_weight=weights).transform(X).vectors(0)
+    found = Auto().fit(X, sample_weight=unit * weights).transform(X).vectors(0)
+    assert_allclose(found, expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-300, 1e-140, 1e-131, 1e-100, 1.0, 1e100, 1e131, 1e300])
+def test_the_last_digits_of_a_column_are_standardised(size):
+    x = size * (1 + np.finfo(float).eps * np.array([0, 8, 8, 24, 40.0]))
+    t = Polynomial(1, standardize=True).fit_transform(x[:, None]).vectors(0)[:, 1]
+    steps = np.round((x - x[0]) / np.spacing(x[0]))
+    # The mean is a float as well, and lies between two of these steps.
+    assert_allclose(np.diff(t), np.diff(steps) / steps.std(), rtol=0.02, atol=1e-6)

@@ -1,22 +1,38 @@
 """The paper's synthetic data, small: find the products that decide a label. ``python -m ttexm``."""
 
+import argparse
 import importlib.util
 import time
 
 import numpy as np
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.metrics import roc_auc_score
 
-from . import ExMClassifier, __version__, get_num_threads
-from .datasets import make_interactions
+import ttexm
 
 TRAIN, TEST, FEATURES, INTERACTIONS, ORDER = 20_000, 10_000, 20, 8, 6
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m ttexm",
+        description="Run a demo: find the products of features that decide a label, and compare "
+        "with logistic regression and boosted trees. Takes about a minute, and another one "
+        "the first time.",
+    )
+    parser.add_argument("--version", action="version", version=f"ttexm {ttexm.__version__}")
+    parser.parse_args(arguments)
+    run_demo()
+
+
+def run_demo() -> None:
+    # Here, and not above: scikit-learn takes a second to import, and --help needs none of it.
+    from sklearn.ensemble import HistGradientBoostingClassifier
+    from sklearn.linear_model import LogisticRegression
+
+    from .datasets import make_interactions
+
     print(
-        f"ttexm {__version__}, {get_num_threads()} threads. The first run on a machine takes about"
+        f"ttexm {ttexm.__version__}, {ttexm.get_num_threads()} threads. The first run on a machine "
+        "takes about"
     )
     print("a minute longer: kernels are compiled where they are first used, and kept.\n")
     made = make_interactions(TRAIN + TEST, FEATURES, INTERACTIONS, ORDER, random_state=0)
@@ -26,7 +42,7 @@ def main() -> None:
         f"{INTERACTIONS} products of {ORDER} features, out of {2**FEATURES} products there are.\n"
     )
     warm_up()
-    model = ExMClassifier(random_state=0, verbose=has_tqdm())
+    model = ttexm.ExMClassifier(random_state=0, verbose=has_tqdm())
     rivals = [LogisticRegression(), HistGradientBoostingClassifier(random_state=0)]
     rows = [compare(rival, X, y) for rival in (model, *rivals)]
     print(f"\n{'':<34}{'AUC on new rows':>16}{'seconds':>10}")
@@ -47,11 +63,13 @@ def warm_up() -> None:
     """Have the kernels compiled, or loaded, before anything is timed."""
     x = np.random.default_rng(0).choice([-1.0, 1.0], (8000, 8))
     for rows in (1000, 8000):  # few rows are taken in double precision, many in single
-        ExMClassifier(random_state=0).fit(x[:rows], x[:rows, :3].prod(axis=1))
+        ttexm.ExMClassifier(random_state=0).fit(x[:rows], x[:rows, :3].prod(axis=1))
 
 
 def compare(model, X, y):
     """Name, AUC on the test rows, and seconds of a fit."""
+    from sklearn.metrics import roc_auc_score
+
     start = time.perf_counter()
     model.fit(X[:TRAIN], y[:TRAIN])
     seconds = time.perf_counter() - start
@@ -59,7 +77,7 @@ def compare(model, X, y):
     return type(model).__name__, roc_auc_score(y[TRAIN:], p), seconds
 
 
-def show_weights(model: ExMClassifier, interactions) -> None:
+def show_weights(model, interactions) -> None:
     """The true interactions, and what the model has for them."""
     groups, true = zip(*interactions, strict=True)
     indices = np.array([[int(k in group) for k in range(FEATURES)] for group in groups])

@@ -2,14 +2,15 @@
 
 A map turns column k into the vectors phi_k(x_k) of mode k: ``(1, g_1(x), .., g_{n-1}(x))``, or
 ``(1, one-hot)`` for a category. Slot 0, the constant, stands for "this column takes no part": a
-missing value is that and nothing else, and so is a category that was not seen in training.
+missing value is that and nothing else, and so is a level that was not seen in training. Values of
+another type than in training are refused: the string "1" is neither the number 1 nor a level 1.
 
 The order scale s multiplies every function but the constant. As W_S then belongs to s^|S| times a
 product of |S| columns, a plain penalty |W|^2 weighs interactions of order |S| by s^(-2 |S|).
 """
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -17,6 +18,8 @@ from sklearn.base import clone
 from sklearn.preprocessing import SplineTransformer
 
 from .feature_map import CategoryMode, FeatureMap, FunctionMode
+
+TINY, HUGE = 1e-130, 1e130  # between them squares are normal floats, also of last digits
 
 # -- functions of numbers -------------------------------------------------------------------------
 
@@ -26,15 +29,19 @@ class FunctionMap(FeatureMap):
 
     constant = True
 
+    @property
+    def _is_relative(self) -> bool:
+        """Whether the functions are those of the column in units of its own."""
+        return True
+
     def _learn(self, column, k, weights):
         x = column.numbers()
         known = ~np.isnan(x)
-        if known.any():
-            state = self._fit_function(x[known], weights[known], column.name)
-        else:
-            state = self._fit_function(np.zeros(1), np.ones(1), column.name)
-        names = self._names(column.name, state)
-        return FunctionMode(["1", *names] if self.constant else names, self, state)
+        x, weights = (x[known], weights[known]) if known.any() else (np.zeros(1), np.ones(1))
+        exponent = _exponent(x) if self._is_relative else 0
+        state = self._fit_function(np.ldexp(x, -exponent), weights, column.name)
+        names = [*(["1"] if self.constant else []), *self._names(column.name, state)]
+        return FunctionMode(names, self, state, exponent=exponent)
 
     def _fit_function(self, x: np.ndarray, weights: np.ndarray, name: str):
         """What has to be known of a column, from its known values: range, mean, .."""
@@ -47,6 +54,12 @@ class FunctionMap(FeatureMap):
     @abstractmethod
     def _names(self, name: str, state) -> list[str]:
         """Names of the functions of a column."""
+
+
+def _exponent(x):
+    """The power of two to divide by, lest squares overflow or vanish; 0 for most columns."""
+    size = np.abs(x).max()
+    return 0 if size == 0 or TINY < size < HUGE else int(np.frexp(size)[1])
 
 
 class Polynomial(FunctionMap):
@@ -75,20 +88,24 @@ class Polynomial(FunctionMap):
         self.degree = degree
         self.standardize = standardize
 
+    @property
+    def _is_relative(self):
+        return self.standardize
+
+    def _prepare(self, table):
+        super()._prepare(table)
+        self._check_count("degree", 1)
+        self._check_flag("standardize")
+
     def _fit_function(self, x, weights, name):
-        if not isinstance(self.degree, (int, np.integer)) or self.degree < 1:
-            raise ValueError(f"degree must be an integer of at least 1, got {self.degree!r}.")
         if not self.standardize:
             return 0.0, 1.0
         low, high = x.min(), x.max()
         if ((x == low) | (x == high)).all():
             center, spread = low / 2 + high / 2, high / 2 - low / 2
         else:
-            # By the largest magnitude first: squares of 1e200 are no floats.
-            size = np.abs(x).max()
-            mean = np.average(x / size, weights=weights)
-            center = mean * size
-            spread = np.sqrt(np.average((x / size - mean) ** 2, weights=weights)) * size
+            center = np.average(x, weights=weights)
+            spread = np.sqrt(np.average((x - center) ** 2, weights=weights))
         return center, spread if spread > 0 else 1.0
 
     def _evaluate(self, x, state, name):
@@ -130,9 +147,21 @@ class Basis(FunctionMap):
         self.functions = functions
         self.constant = constant
 
+    @property
+    def _is_relative(self):
+        return False
+
+    def _prepare(self, table):
+        super()._prepare(table)
+        self._check_flag("constant")
+        is_list = isinstance(self.functions, Sequence) and not isinstance(self.functions, str)
+        self._check("functions", is_list, "a list of functions", TypeError)
+        self._check("functions", len(self.functions) > 0, "at least one function")
+        for j, function in enumerate(self.functions):
+            if not callable(function):
+                raise TypeError(f"functions[{j}] of Basis must be a function, got {function!r}.")
+
     def _fit_function(self, x, weights, name):
-        if not len(self.functions):
-            raise ValueError("functions must hold at least one function, got none.")
         self._evaluate(x, None, name)
 
     def _evaluate(self, x, state, name):
@@ -143,6 +172,8 @@ class Basis(FunctionMap):
             called = f"functions[{j}] ({_function_name(function, j)}) of column {name!r}"
             if values.shape != x.shape:
                 raise ValueError(f"{called} must give shape {x.shape}, got {values.shape}.")
+            if values.dtype.kind not in "biuf":
+                raise TypeError(f"{called} must give real numbers, got {values.dtype}.")
             bad = ~np.isfinite(values)
             if bad.any():
                 raise ValueError(
@@ -180,15 +211,23 @@ class Trigonometric(FunctionMap):
         self.n_frequencies = n_frequencies
         self.period = period
 
-    def _fit_function(self, x, weights, name):
+    @property
+    def _is_relative(self):
+        return self.period is None
+
+    def _prepare(self, table):
+        super()._prepare(table)
+        self._check_count("n_frequencies", 1)
         if self.period is not None:
-            if not self.period > 0:
-                raise ValueError(f"period must be positive, got {self.period!r}.")
-            return float(self.period)
-        return float(np.ptp(x)) or 1.0
+            self._check_positive("period")
+
+    def _fit_function(self, x, weights, name):
+        return (float(np.ptp(x)) or 1.0) if self.period is None else float(self.period)
 
     def _evaluate(self, x, state, name):
-        angles = np.outer(2 * np.pi * x / state, np.arange(1, self.n_frequencies + 1))
+        # Whole periods are taken off first, which is exact: 1e300 has a phase, too.
+        phases = 2 * np.pi * (np.fmod(x, state) / state)
+        angles = np.outer(phases, np.arange(1, self.n_frequencies + 1))
         return np.stack([np.sin(angles), np.cos(angles)], axis=2).reshape(len(x), -1)
 
     def _names(self, name, state):
@@ -216,13 +255,17 @@ class Legendre(FunctionMap):
         super().__init__(order_scale)
         self.degree = degree
 
+    def _prepare(self, table):
+        super()._prepare(table)
+        self._check_count("degree", 1)
+
     def _fit_function(self, x, weights, name):
         return x.min(), x.max()
 
     def _evaluate(self, x, state, name):
         low, high = state
         spread = high / 2 - low / 2
-        t = np.clip((x - low) / spread - 1, -1, 1) if spread > 0 else np.zeros_like(x)
+        t = (np.clip(x, low, high) - low) / spread - 1 if spread > 0 else np.zeros_like(x)
         values = np.polynomial.legendre.legvander(t, self.degree)[:, 1:]
         return values * np.sqrt(2 * np.arange(1, self.degree + 1) + 1)
 
@@ -249,16 +292,28 @@ class Spline(FunctionMap):
         self.degree = degree
         self.knots = knots
 
+    def _prepare(self, table):
+        super()._prepare(table)
+        self._check_count("degree", 0)
+        # Two knots of degree 0 are one constant, which is in slot 0 already.
+        self._check_count("n_knots", 2 if self.degree else 3)
+        is_known = isinstance(self.knots, str) and self.knots in ("quantile", "uniform")
+        self._check("knots", is_known, "'quantile' or 'uniform'")
+
     def _fit_function(self, x, weights, name):
+        low, high = x.min(), x.max()
+        if low == high:  # any range that starts there will do
+            x = np.array([low, low + max(1.0, abs(low))])
         # The splines sum to 1, so that one of them is redundant next to the constant.
         spline = SplineTransformer(self.n_knots, self.degree, knots=self.knots, include_bias=False)
-        return spline.fit(x[:, None] if np.ptp(x) > 0 else np.array([[0.0], [1.0]]) + x[:1])
+        return low, high, spline.fit(x[:, None])
 
     def _evaluate(self, x, state, name):
-        return state.transform(x[:, None])
+        low, high, spline = state
+        return spline.transform(np.clip(x, low, high)[:, None])
 
     def _names(self, name, state):
-        return [f"B{j + 1}({name})" for j in range(state.n_features_out_)]
+        return [f"B{j + 1}({name})" for j in range(state[2].n_features_out_)]
 
 
 # -- categories and mixtures ----------------------------------------------------------------------
@@ -312,6 +367,8 @@ class Auto(FeatureMap):
         self.degree = degree
 
     def _prepare(self, table):
+        super()._prepare(table)
+        self._check_count("degree", 1)
         self._is_category = _chosen(self.categorical_features, table)
 
     def _learn(self, column, k, weights):
@@ -325,28 +382,47 @@ def _chosen(chosen, table):
         return [False] * len(table)
     if isinstance(chosen, str) and chosen == "from_dtype":
         return [column.is_category for column in table]
-    chosen = np.asarray(chosen)
-    if chosen.dtype.kind == "b":
-        if chosen.shape != (len(table),):
+    if isinstance(chosen, (str, bytes, dict)) or not isinstance(chosen, Iterable):
+        raise TypeError(
+            "categorical_features must be 'from_dtype', None, or a list of columns (a mask, "
+            f"positions or names), got {chosen!r}."
+        )
+    # Not as an array, which would make strings of positions next to names.
+    chosen = chosen.tolist() if isinstance(chosen, np.ndarray) else list(chosen)
+    if chosen and all(isinstance(key, (bool, np.bool_)) for key in chosen):
+        if len(chosen) != len(table):
             raise ValueError(
-                f"categorical_features as a mask must have {len(table)} entries, one a column, "
-                f"got shape {chosen.shape}."
+                f"categorical_features as a mask must have {len(table)} entries, one per column, "
+                f"got {len(chosen)}."
             )
-        return chosen.tolist()
-    places = {_place(key, table, "categorical_features") for key in chosen.tolist()}
+        return [bool(key) for key in chosen]
+    places = {_place(key, table, "categorical_features") for key in chosen}
     return [k in places for k in range(len(table))]
 
 
 def _place(key, table, what):
     """Position of a column that is given by name or position."""
-    if isinstance(key, str):
+    if isinstance(key, (str, tuple)):  # tuples are names in a MultiIndex of pandas
         names = [column.name for column in table]
-        if key not in names:
+        if str(key) not in names:
             raise ValueError(f"{what}: there is no column {key!r}; the columns are {names[:20]}.")
-        return names.index(key)
-    if not isinstance(key, (int, np.integer)) or not -len(table) <= key < len(table):
-        raise ValueError(f"{what}: there is no column {key!r}, as there are {len(table)} columns.")
-    return int(key) % len(table)
+        return names.index(str(key))
+    is_integer = isinstance(key, (int, np.integer)) and not isinstance(key, bool)
+    if not is_integer or not -len(table) <= key < len(table):
+        raise ValueError(
+            f"{what}: there is no column {key!r}, as there are {len(table)} columns. An integer is "
+            "a position, a string a name."
+        )
+    place = int(key) % len(table)
+    for k, column in enumerate(table):
+        is_named_so = isinstance(column.label, (int, np.integer)) and column.label == key
+        if is_named_so and k != place:
+            raise ValueError(
+                f"{what}: {key} is the position of column {table[place].name!r} and the name of "
+                f"another one, in position {k}; use {table[place].name!r} or {column.name!r}, as a "
+                "string."
+            )
+    return place
 
 
 class PerColumn(FeatureMap):
@@ -376,12 +452,21 @@ class PerColumn(FeatureMap):
         self.otherwise = otherwise
 
     def _prepare(self, table):
-        others = clone(self.otherwise) if self.otherwise is not None else Auto()
+        super()._prepare(table)
+        maps = {} if self.maps is None else self.maps
+        self._check("maps", isinstance(maps, dict), "a dict of column to FeatureMap", TypeError)
+        others = Auto() if self.otherwise is None else self.otherwise
+        self._check("otherwise", isinstance(others, FeatureMap), "a FeatureMap", TypeError)
+        others, keys = clone(others), {}
         self._chosen = [others] * len(table)
-        for key, chosen in dict(self.maps or {}).items():
+        for key, chosen in maps.items():
             if not isinstance(chosen, FeatureMap):
-                raise TypeError(f"maps[{key!r}] must be a FeatureMap, got {type(chosen).__name__}.")
-            self._chosen[_place(key, table, "maps")] = clone(chosen)
+                raise TypeError(f"maps[{key!r}] must be a FeatureMap, got {chosen!r}.")
+            place = _place(key, table, "maps")
+            if place in keys:
+                raise ValueError(f"maps: {keys[place]!r} and {key!r} are one and the same column.")
+            keys[place] = key
+            self._chosen[place] = clone(chosen)
         for chosen in set(self._chosen):
             chosen._prepare(table)
 

@@ -1,0 +1,479 @@
+"""Tables: what is read of arrays and data frames, what is refused, and the hashes of rows."""
+
+import datetime
+from decimal import Decimal
+from fractions import Fraction
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+from scipy import sparse
+from strategies import seeds
+
+from ttexm.features import Auto, Categorical
+from ttexm.table import Column, hash_rows, read_table
+
+DAY = datetime.date(2020, 2, 29)
+BIG = 2**53
+
+
+def frame(values, dtype=None, name="t"):
+    """A data frame of pandas with one column."""
+    return pd.DataFrame({name: pd.Series(values, dtype=dtype)})
+
+
+def cells(*values):
+    """An array of objects of one column."""
+    X = np.empty((len(values), 1), object)
+    for row, value in enumerate(values):
+        X[row, 0] = value
+    return X
+
+
+def read(X):
+    """The values of a table's only column."""
+    (column,) = read_table(X)
+    return column
+
+
+# -- what is read ---------------------------------------------------------------------------------
+
+NUMBERS = {
+    "pandas Int64": frame([1, None, 3], "Int64"),
+    "pandas Float64": frame([1.0, None, 3.0], "Float64"),
+    "pandas int and None": frame([1, None, 3], object),
+    "pandas NA in objects": frame([1, pd.NA, 3.0], object),
+    "pandas decimals": frame([Decimal(1), Decimal("nan"), Decimal("3.0")]),
+    "fractions": cells(Fraction(1), None, Fraction(6, 2)),
+    "numpy scalars": cells(np.int8(1), np.float32("nan"), np.float16(3)),
+    "signaling NaN": cells(1, Decimal("snan"), 3),
+    "NaT": cells(1, pd.NaT, 3),
+    "masked constant": cells(1, np.ma.masked, 3),
+    "polars integers": pl.DataFrame({"t": [1, None, 3]}),
+    "polars floats": pl.DataFrame({"t": [1.0, None, 3.0]}),
+    "polars decimals": pl.DataFrame({"t": [Decimal(1), None, Decimal(3)]}),
+    "polars Int128": pl.DataFrame({"t": [1, None, 3]}, schema={"t": pl.Int128}),
+    "masked floats": np.ma.array([[1.0], [2.0], [3.0]], mask=[[0], [1], [0]]),
+    "masked integers": np.ma.array([[1], [2], [3]], mask=[[0], [1], [0]]),
+    "masked objects": np.ma.array(cells(1, 2, 3), mask=[[0], [1], [0]]),
+    "masked and wrong": np.ma.array(cells(1, "?", 3), mask=[[0], [1], [0]]),
+    "masked rows": [np.ma.array([1]), np.ma.array([2], mask=[True]), np.ma.array([3])],
+    "list of lists": [[1], [None], [3]],
+    "list of tuples": [(1,), (np.nan,), (3.0,)],
+}
+
+
+@pytest.mark.parametrize("X", NUMBERS.values(), ids=NUMBERS)
+def test_numbers_are_read_with_missing_values(X):
+    column = read(X)
+    assert column.values.dtype == np.float64
+    assert not column.is_category
+    assert_array_equal(column.values, [1, np.nan, 3])
+    assert_array_equal(column.numbers(), [1, np.nan, 3])
+
+
+FLAGS = {
+    "numpy": np.array([[True], [False]]),
+    "objects": cells(True, np.False_),
+    "pandas": frame([True, False]),
+    "pandas boolean": frame([True, False], "boolean"),
+    "polars": pl.DataFrame({"t": [True, False]}),
+    "pandas sparse": pd.DataFrame({"t": pd.arrays.SparseArray([1.0, 0.0])}),
+    "pandas sparse integers": pd.DataFrame({"t": pd.arrays.SparseArray([1, 0])}),
+    "long double": np.array([[1], [0]], np.longdouble),
+    "big-endian": np.array([[1], [0]], ">i4"),
+}
+
+
+@pytest.mark.parametrize("X", FLAGS.values(), ids=FLAGS)
+def test_flags_and_other_types_are_numbers(X):
+    assert_array_equal(read(X).values, [1.0, 0.0])
+    assert read(X).values.dtype == np.float64
+
+
+STRINGS = {
+    "numpy objects": cells("u", None, "v"),
+    "numpy objects, NA": cells("u", pd.NA, np.str_("v")),
+    "numpy objects, NaN": cells("u", np.nan, "v"),
+    "pandas str": frame(["u", None, "v"], "str"),
+    "pandas string": frame(["u", None, "v"], "string"),
+    "pandas object": frame(["u", np.nan, "v"], object),
+    "pandas category": frame(["u", None, "v"], "category"),
+    "polars strings": pl.DataFrame({"t": ["u", None, "v"]}),
+    "polars categories": pl.DataFrame({"t": ["u", None, "v"]}, schema={"t": pl.Categorical}),
+    "polars enum": pl.DataFrame({"t": ["u", None, "v"]}, schema={"t": pl.Enum(["v", "u"])}),
+    "masked": np.ma.array([["u"], ["?"], ["v"]], mask=[[0], [1], [0]]),
+    "numpy's own": np.array([["u"], [None], ["v"]], np.dtypes.StringDType(na_object=None)),
+}
+
+
+@pytest.mark.parametrize("X", STRINGS.values(), ids=STRINGS)
+def test_strings_are_categories(X):
+    column = read(X)
+    assert column.is_category
+    assert column.values.tolist() == ["u", None, "v"]
+    assert column.levels() == ["u", "v"]
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        frame([None, None], "str"),
+        frame([None, None], "category"),
+        pl.DataFrame({"t": [None, None]}, schema={"t": pl.String}),
+        pl.DataFrame({"t": [None, None]}, schema={"t": pl.Categorical}),
+        np.ma.array([["u"], ["v"]], mask=True),
+    ],
+    ids=["str", "category", "polars", "polars category", "masked"],
+)
+def test_strings_that_are_all_missing_are_categories_still(X):
+    assert read(X).is_category
+    assert read(X).levels() == []
+    assert Auto().fit(X).shape_ == (1,)
+
+
+def test_nothing_known_at_all_is_a_column_of_numbers():
+    for X in (pl.DataFrame({"t": [None, None]}), cells(None, None), frame([None, None], object)):
+        assert_array_equal(read(X).values, [np.nan, np.nan])
+
+
+def test_a_list_of_rows_keeps_numbers_next_to_strings():
+    number, text, flag = read_table([[1, "a", True], [2.5, "b", False]])
+    assert_array_equal(number.values, [1, 2.5])
+    assert text.values.tolist() == ["a", "b"]
+    assert_array_equal(flag.values, [1, 0])
+
+
+def test_categories_of_pandas_may_be_dates_and_intervals():
+    days = pd.to_datetime(["2020-01-02", None, "2020-01-01"])
+    for values in (days, days.to_period("D"), days - days[2]):
+        column = read(frame(values, "category"))
+        assert column.values[1] is None
+        assert column.levels() == [column.values[2], column.values[0]]
+    cut = read(pd.DataFrame({"t": pd.cut([1, 5, 9, np.nan], [0, 4, 10])}))
+    assert [str(level) for level in cut.levels()] == ["(0, 4]", "(4, 10]"]
+    assert Categorical().fit(frame(days, "category")).shape_ == (3,)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        np.array([[BIG], [BIG + 1], [-BIG - 1]]),
+        cells(BIG, BIG + 1, -BIG - 1),
+        frame([BIG, BIG + 1, -BIG - 1]),
+        frame([BIG, BIG + 1, -BIG - 1], "Int64"),
+        frame([BIG, BIG + 1, -BIG - 1], "category"),
+        pl.DataFrame({"t": [BIG, BIG + 1, -BIG - 1]}),
+    ],
+    ids=["array", "objects", "pandas", "Int64", "category", "polars"],
+)
+def test_integers_that_floats_round_are_different_levels(X):
+    assert Categorical().fit(X).shape_ == (4,)
+    assert len(set(hash_rows(read_table(X)))) == 3
+    # .. and numbers as any others
+    assert_array_equal(read(X).numbers(), [BIG, float(BIG + 1), float(-BIG - 1)])
+
+
+def test_large_levels_have_short_names():
+    assert read(np.array([[1e300], [3.0]])).levels() == [3, 1e300]
+
+
+def test_the_order_of_levels_is_not_that_of_the_rows():
+    values = [3, "b", 1.5, "a", b"c", True, 0]
+    levels = read(cells(*values)).levels()
+    assert levels == read(cells(*values[::-1])).levels() == [b"c", 0, 1.5, 3, True, "a", "b"]
+
+
+def test_reading_changes_nothing():
+    X = np.ma.array([[1.0, 2.0]], mask=[[True, False]])
+    read_table(X)
+    assert X.data.tolist() == [[1.0, 2.0]]
+    objects = np.array([["a", np.nan]], object)
+    read_table(objects)
+    assert np.isnan(objects[0, 1])
+
+
+# -- what is refused ------------------------------------------------------------------------------
+
+
+class Table:
+    """A data frame of a library that is not known here."""
+
+    __module__ = "pyarrow.lib"
+
+    def __dataframe__(self):
+        """The protocol that other libraries' data frames have."""
+
+
+ENTRY = "each entry of the argument must be a string or a real number"
+DATES = "turn it into numbers (days since a date, hour of the day) or a category first."
+DIMENSIONS = "X must have two dimensions, rows and columns, got shape"
+TABLE = "X must be an array of two dimensions, or a pandas or polars data frame, got"
+REFUSED = {
+    "pandas Series": (pd.Series([1.0]), TypeError, f"{TABLE} a pandas Series. Use X.to_frame()"),
+    "pandas Index": (pd.Index([1.0]), TypeError, f"{TABLE} a pandas Index. Use X.to_frame()"),
+    "polars Series": (pl.Series([1.0]), TypeError, f"{TABLE} a polars Series. Use X.to_frame()"),
+    "polars LazyFrame": (
+        pl.DataFrame({"t": [1]}).lazy(),
+        TypeError,
+        f"{TABLE} a polars LazyFrame. Use X.collect().",
+    ),
+    "pyarrow": (Table(), TypeError, f"{TABLE} pyarrow's Table. Convert it first, for example with"),
+    "dict": ({"t": [1, 2]}, TypeError, f"{TABLE} a dict. Use pandas.DataFrame(X)"),
+    "None": (None, TypeError, f"{TABLE} NoneType."),
+    "string": ("abc", TypeError, f"{TABLE} str."),
+    "generator": ((x for x in [[1]]), TypeError, f"{TABLE} generator."),
+    "number": (3.0, TypeError, f"{TABLE} float."),
+    "sparse": (sparse.eye(2), TypeError, "A sparse matrix is not supported yet; use X.toarray()"),
+    "structured": (
+        np.zeros(3, [("a", float), ("b", int)]),
+        TypeError,
+        "X must be an array of one type, got a structured array with fields ['a', 'b'].",
+    ),
+    "0-d": (np.array(3.0), ValueError, f"{DIMENSIONS} ()."),
+    "1-d": ([1.0, 2.0], ValueError, f"{DIMENSIONS} (2,)."),
+    "3-d": (np.ones((2, 3, 4)), ValueError, f"{DIMENSIONS} (2, 3, 4)."),
+    "empty list": ([], ValueError, f"{DIMENSIONS} (0,)."),
+    "no columns, list": ([[], []], ValueError, "0 feature(s) (shape=(2, 0)) while a minimum of 1"),
+    "no columns, pandas": (pd.DataFrame(index=[1, 2]), ValueError, "0 feature(s) (shape=(2, 0))"),
+    "no columns, polars": (pl.DataFrame(), ValueError, "0 feature(s) (shape=(0, 0)) while"),
+    "ragged": (
+        [[1, 2], [3, 4], [5]],
+        ValueError,
+        "All rows of X must have the same number of entries, got 2 in row 0 and 1 in row 2.",
+    ),
+    "complex array": (np.ones((2, 2)) * 1j, ValueError, "Complex data not supported"),
+    "complex, pandas": (frame([1j]), ValueError, "not supported: column 't' must be real."),
+    "complex objects": (cells(1, 1j), TypeError, "'x0' holds a value of type complex in row 1, 1j"),
+    "duplicates": (
+        pd.DataFrame([[1, 2, 3]], columns=["a", "b", "a"]),
+        ValueError,
+        "The columns of X must have different names, got 'a' more than once. Rename them.",
+    ),
+    "list cells": (frame([None, [1, 2]]), TypeError, "Column 't' holds a value of type list in"),
+    "array cells": (frame([np.ones(2), np.ones(2)]), TypeError, "'t' holds a value of type ndarra"),
+    "dict cells": (cells({"a": 1}), TypeError, f"type dict in row 0, {{'a': 1}}; {ENTRY}"),
+    "tuples": (cells((1, 2), (3, 4)), TypeError, f"type tuple in row 0, (1, 2); {ENTRY}"),
+    "frozensets": (frame([frozenset([1])]), TypeError, "'t' holds a value of type frozenset in"),
+    "sets": (cells("a", {1}), TypeError, f"type set in row 1, {{1}}; {ENTRY}"),
+    "objects": (cells(1, object()), TypeError, "'x0' holds a value of type object in row 1"),
+    "intervals": (
+        pd.DataFrame({"t": pd.interval_range(0, 2)}),
+        TypeError,
+        "Column 't' holds a value of type Interval in row 0, Interval(0, 1, closed='right'); each",
+    ),
+    "periods": (
+        pd.DataFrame({"t": pd.period_range("2020", periods=2, freq="M")}),
+        TypeError,
+        f"Column 't' holds dates or times (Period); {DATES}",
+    ),
+    "dates": (frame([None, DAY], object), TypeError, "Column 't' holds dates or times (date);"),
+    "times": (cells(datetime.time(1)), TypeError, "Column 'x0' holds dates or times (time);"),
+    "timestamps": (
+        frame([pd.Timestamp(2020, 1, 1)], object),
+        TypeError,
+        "Column 't' holds dates or times (Timestamp);",
+    ),
+    "datetime64, pandas": (
+        frame(pd.to_datetime(["2020-01-01"])),
+        TypeError,
+        "Column 't' holds dates or times (datetime64[",
+    ),
+    "time zones": (
+        frame(pd.to_datetime(["2020-01-01"]).tz_localize("UTC")),
+        TypeError,
+        "Column 't' holds dates or times (datetime64[",
+    ),
+    "timedelta, pandas": (
+        frame(pd.to_timedelta([1, 2])),
+        TypeError,
+        "Column 't' holds dates or times (timedelta64[",
+    ),
+    "datetime64": (
+        np.array([["2020-01-01"]], "M8[D]"),
+        TypeError,
+        "Column 'x0' holds dates or times (datetime64[D]);",
+    ),
+    "timedelta64": (np.ones((2, 1), "m8[s]"), TypeError, "holds dates or times (timedelta64[s]);"),
+    "polars dates": (
+        pl.DataFrame({"t": [DAY]}),
+        TypeError,
+        "Column 't' holds dates or times (Date);",
+    ),
+    "polars durations": (
+        pl.DataFrame({"t": [datetime.timedelta(1)]}),
+        TypeError,
+        "Column 't' holds dates or times (Duration",
+    ),
+    "polars lists": (
+        pl.DataFrame({"t": [[1], [2]]}),
+        TypeError,
+        "Column 't' holds lists or structs (List(Int64)); turn it into columns of numbers or",
+    ),
+    "polars arrays": (
+        pl.DataFrame({"t": [[1, 2]]}, schema={"t": pl.Array(pl.Int64, 2)}),
+        TypeError,
+        "Column 't' holds lists or structs (Array(Int64",
+    ),
+    "polars structs": (
+        pl.DataFrame({"t": [{"a": 1}]}),
+        TypeError,
+        "Column 't' holds lists or structs (Struct({'a': Int64}))",
+    ),
+    "polars objects": (
+        pl.DataFrame({"t": [object()]}, schema={"t": pl.Object}),
+        TypeError,
+        "Column 't' holds a value of type object in row 0",
+    ),
+    "categories of tuples": (
+        frame(pd.Categorical([(1, 2), (3, 4)])),
+        TypeError,
+        "Column 't' is a category with levels of type tuple; levels must be strings, numbers,",
+    ),
+    "categories of frozensets": (
+        frame(pd.Categorical([frozenset([1])])),
+        TypeError,
+        "Column 't' is a category with levels of type frozenset; levels must be",
+    ),
+    "integer of 400 digits": (
+        cells(1, 10**400),
+        ValueError,
+        "Column 'x0' must hold numbers of at most 1.8e+308, got a larger one in row 1. Scale it",
+    ),
+    "integer of 5000 digits": (cells(10**5000), ValueError, "'x0' must hold numbers of at most"),
+    "huge fraction": (frame([Fraction(10**400)]), ValueError, "'t' must hold numbers of at most"),
+}
+
+
+@pytest.mark.parametrize(("X", "error", "message"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_table_is_refused(X, error, message):
+    with pytest.raises(error) as caught:
+        read_table(X)
+    assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        cells(1.0, Decimal("1e400")),
+        cells(1.0, float("-inf")),
+        np.array([["1"], ["1e4000"]]).astype(np.longdouble),
+        frame([1.0, np.inf], "category", "x0"),
+    ],
+    ids=["Decimal", "object", "long double", "category"],
+)
+def test_infinity_is_no_number(X):
+    with pytest.raises(ValueError, match=r"Column 'x0' must be finite, got -?inf in row 1"):
+        read(X).numbers()
+    with pytest.raises(ValueError, match=r"Column 'x0' must be finite, got -?inf in row 1"):
+        Auto(None).fit(X)
+
+
+def test_huge_integers_in_categories_have_no_floats():
+    (column,) = read_table(frame([1, 10**400], "category"))
+    with pytest.raises(ValueError, match=r"Column 't' must hold numbers of at most 1.8e\+308"):
+        column.numbers()
+    assert len(set(hash_rows([column]))) == 2
+
+
+# -- hashes ---------------------------------------------------------------------------------------
+
+
+def hashes(*columns):
+    return hash_rows([read(column) for column in columns]).tolist()
+
+
+def nan(payload):
+    """A NaN with other bits."""
+    return np.array([0x7FF8000000000000 | payload], np.uint64).view(np.float64)[0]
+
+
+EQUAL = {
+    "signs of zero": np.array([[0.0], [-0.0]]),
+    "signs of zero, objects": cells("a", 0, -0.0, False),
+    "payloads of NaN": np.array([[np.nan], [-np.nan], [nan(1)], [nan(77)]]),
+    "missing": cells("a", None, np.nan, nan(3), pd.NA, pd.NaT, Decimal("nan")),
+    "equal numbers": cells("a", 1, 1.0, True, np.int64(1), np.float32(1), Decimal(1), Fraction(1)),
+    "equal strings": cells(1, "s", np.str_("s")),
+    "big integers": cells("a", BIG + 1, np.int64(BIG + 1), np.uint64(BIG + 1)),
+}
+
+
+@pytest.mark.parametrize("X", EQUAL.values(), ids=EQUAL)
+def test_equal_values_have_one_hash(X):
+    found = hashes(X)
+    is_mixed = X.dtype == object
+    assert len(set(found[is_mixed:])) == 1
+    assert not is_mixed or found[0] != found[1]
+
+
+DIFFERENT = [
+    *("", "0", "1", "1.0", "True", "nan", "None", "a", "b", "a\0", "ä", "\ud800"),
+    *("x" * 10**6, "x" * 10**6 + "y", "y" + "x" * 10**6),
+    *(b"", b"1", b"a", 0, 1, -1, 2, 0.5, 1e300, 5e-324, float("inf"), None),
+    *(BIG, BIG + 1, -BIG - 1, 2**64, 2**64 + 1, 10**400, 10**5000, 10**5000 + 1),
+]
+
+
+def test_different_values_have_different_hashes():
+    found = hashes(cells(*DIFFERENT))
+    assert len(set(found)) == len(DIFFERENT)
+    # Each hash is that of the value, whatever else there is in the table.
+    for value, expected in zip(DIFFERENT, found, strict=True):
+        assert hash_rows([Column("x", cells(value)[:, 0], True)]).tolist() == [expected]
+
+
+def test_a_number_has_the_same_hash_in_every_kind_of_column():
+    values = [1, 2.5, None, -0.0]
+    floats = hashes(np.array([[1], [2.5], [np.nan], [0]]))
+    assert hashes(cells("a", *values))[1:] == floats
+    assert hashes(frame(values, "category")) == floats
+    assert hashes(pl.DataFrame({"t": values}, schema={"t": pl.Float64})) == floats
+
+
+def test_hashes_depend_on_the_order_of_columns():
+    one, other = np.array([[1.0], [2.0]]), np.array([[2.0], [1.0]])
+    assert hashes(one, other) == hashes(other, one)[::-1]
+    assert len(set(hashes(one, other))) == 2
+    assert len(set(hashes(np.array([[0.0, 1.0]]).T, np.array([[1.0, 0.0]]).T))) == 2
+
+
+@given(seeds, st.integers(1, 300), st.integers(1, 4), st.integers(1, 4))
+def test_rows_are_equal_where_their_hashes_are(seed, m, d, n):
+    rng = np.random.default_rng(seed)
+    levels = np.array([None, "a", 1, 2.5, "1", b"1"][: n + 1], object)
+    X = levels[rng.integers(0, len(levels), (m, d))]
+    rows = {}
+    for row, key in zip(X.tolist(), hash_rows(read_table(X)).tolist(), strict=True):
+        assert rows.setdefault(key, row) == row
+    assert len(rows) == len(set(map(tuple, X.tolist())))
+    order = rng.permutation(m)
+    assert_array_equal(hash_rows(read_table(X[order])), hash_rows(read_table(X))[order])
+
+
+def small_integers(n, d):
+    return np.random.default_rng(0).integers(0, n, (1_000_000, d)).astype(float)
+
+
+@pytest.mark.parametrize(
+    "X",
+    [
+        small_integers(2, 100),
+        small_integers(10, 30),
+        small_integers(100, 10),
+        np.stack(np.divmod(np.arange(1e6), 1000), axis=1),
+        np.ldexp(1.0, np.stack(np.divmod(np.arange(10**6), 1000), axis=1) - 500),
+    ],
+    ids=["bits", "digits", "hundred", "grid", "powers"],
+)
+def test_a_million_different_rows_have_different_hashes(X):
+    rows = len({row.tobytes() for row in X})
+    found = hash_rows([Column(str(k), X[:, k], False) for k in range(X.shape[1])])
+    assert len(np.unique(found)) == rows
+    # Each bit is set in half of them (standard deviation 0.0005).
+    bits = [np.mean(found >> np.uint64(bit) & np.uint64(1)) for bit in range(64)]
+    assert np.abs(np.array(bits) - 0.5).max() < 0.003
