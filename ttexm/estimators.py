@@ -16,6 +16,7 @@ from sklearn.utils.validation import (
 
 from . import losses
 from .machine import ExponentialMachine, is_auto
+from .table import check_table
 
 DIGITS = 2.0**40  # to which scaled targets are kept
 
@@ -444,6 +445,7 @@ def _require(estimator, y):
 
 
 def _check_rows(X, y):
+    check_table(X)
     check_consistent_length(X, y)
     if len(y) == 0:
         raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")

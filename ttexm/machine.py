@@ -19,7 +19,7 @@ from .selection import Selection
 from .settings import Choice
 from .solvers import named
 from .solvers.riemannian import Riemannian
-from .table import read_table
+from .table import check_table, read_table
 from .tensor import TTTensor
 from .trainer import Trainer
 from .validation import Validation
@@ -219,6 +219,7 @@ class ExponentialMachine(BaseEstimator):
         return Problem(batch, y, weights, loss, np.zeros(len(y), np.uint64))
 
     def _transform(self, X):
+        check_table(X)
         if getattr(X, "ndim", 2) == 2:  # the feature map refuses others
             validate_data(self, X, reset=False, skip_check_array=True)
         return self.feature_map_.transform(X)

@@ -2,7 +2,6 @@
 
 import datetime
 import functools
-import hashlib
 import numbers
 import reprlib
 import sys
@@ -20,11 +19,6 @@ EXACT = 2**53  # integers of larger magnitude may round when they become floats
 # By name, as pandas may not be installed.
 MISSING = ("NAType", "NaTType", "MaskedConstant")
 PANDAS_LEVELS = ("Interval", "Period")
-
-SHIFTS = (np.uint64(30), np.uint64(27), np.uint64(31))
-FACTORS = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
-INCREMENT = np.uint64(0x9E3779B97F4A7C15)
-BLOCK = 2**14  # rows that stay in the cache while they are mixed
 
 
 @dataclass(frozen=True, eq=False)
@@ -121,7 +115,7 @@ def read_table(X) -> list[Column]:
     elif polars is not None and isinstance(X, polars.DataFrame):
         columns = [_polars_column(polars, series) for series in X.get_columns()]
     else:
-        _refuse_other_tables(X, pandas, polars)
+        check_table(X)
         X = _read_array(X)
         columns = _array_columns(X)
     if not columns:
@@ -129,56 +123,6 @@ def read_table(X) -> list[Column]:
             f"Found array with 0 feature(s) (shape={X.shape}) while a minimum of 1 is required."
         )
     return columns
-
-
-def hash_rows(table: list[Column]) -> np.ndarray:
-    """An unsigned integer for each row: the same for equal rows, hardly ever for others.
-
-    It depends on the values of the row alone, not on other rows of the table. Values are equal if
-    Python says so (0.0 and -0.0; 1, 1.0 and True), and missing values are equal to each other.
-    """
-    out = np.zeros(len(table[0].values), np.uint64)
-    for column in table:
-        if column.values.dtype == object:
-            hashes = {value: _hash_level(value) for value in set(column.values)}
-            out ^= np.fromiter(map(hashes.get, column.values), np.uint64, len(out))
-        else:
-            out ^= _float_bits(column.values)
-        for start in range(0, len(out), BLOCK):
-            _mix(out[start : start + BLOCK])
-    return out
-
-
-def _mix(x):
-    """Mix the bits of x in place, one step of SplitMix64, so that each depends on all others."""
-    x += INCREMENT
-    x ^= x >> SHIFTS[0]
-    x *= FACTORS[0]
-    x ^= x >> SHIFTS[1]
-    x *= FACTORS[1]
-    x ^= x >> SHIFTS[2]
-
-
-def _float_bits(x):
-    x = x + 0.0  # -0 becomes 0
-    missing = np.isnan(x)
-    if missing.any():
-        x[missing] = np.nan  # of all the NaNs there are
-    return x.view(np.uint64)
-
-
-def _hash_level(value):
-    """Hash one value of an object column; numbers as in a column of floats."""
-    if value is None:
-        value = np.nan
-    kind = _kind(type(value))
-    if kind == "numbers" and _fits_float(value) and (float(value) == value or value != value):
-        return int(_float_bits(np.array([value], np.float64))[0])
-    # In hexadecimal digits, as Python writes no more than 4300 decimal ones.
-    text = hex(value) if isinstance(value, int) else str(value)
-    text = value if kind == "bytes" else text.encode("utf-8", "surrogatepass")
-    digest = hashlib.blake2b(text, digest_size=8, person=kind.encode()[:16])
-    return int.from_bytes(digest.digest(), "little")
 
 
 def kinds_of(values) -> set[str]:
@@ -201,8 +145,11 @@ def _kind(type_: type) -> str:
 # -- arrays ---------------------------------------------------------------------------------------
 
 
-def _refuse_other_tables(X, pandas, polars):
-    """Refuse what numpy would take for an array of something else."""
+def check_table(X) -> None:
+    """Raise if X is what numpy would take for an array of something else."""
+    pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
+    if isinstance(X, np.ndarray):
+        return
     if sparse.issparse(X):
         raise TypeError("A sparse matrix is not supported yet; use X.toarray() if it fits.")
     wanted = "X must be an array of two dimensions, or a pandas or polars data frame"
