@@ -104,7 +104,7 @@ def read_table(X) -> list[Column]:
     masked array. Strings are never read as numbers.
     """
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if pandas is not None and isinstance(X, pandas.DataFrame):
+    if _is_frame(X, pandas):
         if not X.columns.is_unique:
             name = X.columns[X.columns.duplicated()][0]
             raise ValueError(
@@ -112,7 +112,7 @@ def read_table(X) -> list[Column]:
                 "them."
             )
         columns = [_pandas_column(pandas, label, X.iloc[:, k]) for k, label in enumerate(X.columns)]
-    elif polars is not None and isinstance(X, polars.DataFrame):
+    elif _is_frame(X, polars):
         columns = [_polars_column(polars, series) for series in X.get_columns()]
     else:
         check_table(X)
@@ -148,7 +148,7 @@ def _kind(type_: type) -> str:
 def check_table(X) -> None:
     """Raise if X is what numpy would take for an array of something else."""
     pandas, polars = sys.modules.get("pandas"), sys.modules.get("polars")
-    if isinstance(X, np.ndarray):
+    if isinstance(X, np.ndarray) or _is_frame(X, pandas) or _is_frame(X, polars):
         return
     if sparse.issparse(X):
         raise TypeError("A sparse matrix is not supported yet; use X.toarray() if it fits.")
@@ -172,6 +172,10 @@ def check_table(X) -> None:
             f"{wanted}, got {type(X).__module__.partition('.')[0]}'s {type(X).__name__}. Convert "
             "it first, for example with X.to_pandas() or polars.from_arrow(X)."
         )
+
+
+def _is_frame(X, module) -> bool:
+    return module is not None and isinstance(X, module.DataFrame)
 
 
 def _read_array(X) -> np.ndarray:
