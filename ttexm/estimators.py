@@ -239,18 +239,23 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         weights = _weights(sample_weight, X, len(y))
         if self.class_weight is None:
             return weights
-        given = np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
+        try:
+            given = np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
+        except (TypeError, ValueError):
+            raise ValueError(
+                f"class_weight must be 'balanced', None, or a dict of class to a number, got "
+                f"{self.class_weight!r}."
+            ) from None
         strange = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
         if len(strange):
             row = strange[0]
             raise ValueError(
                 f"class_weight must be finite and not negative, got {given[row]:g} for class "
-                f"{y[row]!r}."
+                f"{y[row : row + 1].tolist()[0]!r}."
             )
         if not (weights * given).any():
             raise ValueError(
-                f"class_weight={self.class_weight!r} leaves no row with a weight above 0; give "
-                "some class of y that sample_weight has rows of a positive weight."
+                f"class_weight={self.class_weight!r} leaves no row with a weight above 0."
             )
         return weights * (given / given.max())
 
@@ -382,7 +387,7 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         return y
 
     def _learn_units(self, y, weights, loss):
-        self.center_, self.spread_ = 0.0, 1.0
+        self.center_, self.spread_ = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
         if loss.allows_rescaling:
             # By a power of two first: squares of 1e160, and of 1e-170, are no floats.
             power = _exponents(y)
@@ -397,7 +402,7 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     def _encode(self, y, loss, name):
         """Targets as the loss takes them."""
         shape = np.shape(self.center_)
-        if loss.allows_rescaling and y.shape[1:] != shape:
+        if y.shape[1:] != shape:
             raise ValueError(
                 f"{name} must have {shape[0] if shape else 1} targets per row, as in the first "
                 f"fit, got shape {y.shape}."
