@@ -12,7 +12,6 @@ MANIFOLD = Manifold((2, 3, 2), 2)
 XI = MANIFOLD.random_tangent(W, seed=0)
 BATCH = RankOneBatch.from_vectors([np.ones((4, n)) for n in W.shape])
 NAN = np.nan * W
-HUGE = TTTensor.rank_one([np.full(2, 2.0**900)] * 3)
 
 
 def core(*shape):
@@ -50,7 +49,7 @@ CASES = [
      "cores[0] must be of dtype float64 or float32, got complex128."),
     (lambda: TTTensor.rank_one([np.ones(2), np.ones((2, 2))]), ValueError,
      "vectors[1] must have one dimension, got shape (2, 2)."),
-    (lambda: TTTensor.from_dense([1.0, np.nan]), ValueError, "array must be finite, got NaN or inf."),
+    (lambda: TTTensor.from_dense([1.0, np.nan]), ValueError, "array must be finite, got nan at index (1,)."),
     (lambda: TTTensor.from_dense(["a"]), TypeError, "array must be of dtype float64 or float32, got <U1."),
     (lambda: TTTensor.from_dense([1.0], eps=-1), ValueError,
      "eps must be at least 0 and less than 1, got -1."),
@@ -60,7 +59,7 @@ CASES = [
     (lambda: TTTensor.cross(lambda i: np.where(i.sum(axis=1) == 0, np.inf, 1), (2, 2), 2, seed=0), ValueError,
      "f must be finite, got inf at index (0, 0)."),
     (lambda: TTTensor.cross(lambda i: i[:, 0], (2, 2), 1, max_sweeps=0), ValueError,
-     "max_sweeps must be an integer of at least 1, got 0."),
+     "max_sweeps must be at least 1, got 0."),
     # entries
     (lambda: TTTensor.ones((2,) * 160).full(), ValueError,
      "The full tensor of shape (2,) * 160 has 10^48.2 entries, more than max_size=134217728; "
@@ -78,7 +77,7 @@ CASES = [
     (lambda: W[True], IndexError, "Mode 0 can be indexed by an integer, a slice or an ellipsis, got True"),
     (lambda: W[:, [0, 1]], IndexError, "give one integer array of shape (m, 3)."),
     (lambda: W[np.zeros((2, 2), int)], IndexError,
-     "An array of indices must be of shape (m, 3), one row an entry, got (2, 2)."),
+     "An array of indices must be of shape (m, 3), one row per entry, got (2, 2)."),
     (lambda: W[np.zeros((2, 3))], IndexError, "An array of indices must hold integers, got float64."),
     (lambda: W[np.array([[0, 0, 0], [0, 0, 2]])], IndexError,
      "indices[1, 2] = 2 is out of range for mode 2 of size 2."),
@@ -100,11 +99,10 @@ CASES = [
     (lambda: NAN.orthogonalize(), ValueError, "orthogonalize needs finite cores, but cores[2] has NaN"),
     (lambda: NAN.compile(), ValueError, "compile needs finite cores, but cores[2] has NaN or inf."),
     (lambda: W.orthogonalize(3), ValueError, "center must be one of the 3 modes, from 0 to 2, got 3."),
-    (lambda: HUGE.orthogonalize(), OverflowError, "does not fit into the center core"),
-    (lambda: allclose(W, W, rtol=-1), ValueError, "rtol must be at least 0, got -1."),
+    (lambda: allclose(W, W, rtol=-1), ValueError, "rtol must be finite and at least 0, got -1."),
     # batches
     (lambda: RankOneBatch.from_columns(np.ones(3)), ValueError,
-     "columns must be of shape (m, d), one column a mode, got (3,)."),
+     "columns must be of shape (m, d), one column per mode, got (3,)."),
     (lambda: RankOneBatch.from_columns(np.ones((3, 0))), ValueError, "columns must be of shape (m, d)"),
     (lambda: RankOneBatch.from_columns([["a"]]), TypeError,
      "columns must be of dtype float64 or float32, got <U1."),
@@ -114,7 +112,7 @@ CASES = [
      "All modes must have the same number of samples: vectors[0] has 2, vectors[1] has 3."),
     (lambda: RankOneBatch.from_vectors([np.ones((2, 0))]), ValueError, "shape[0] must be at least 1, got 0."),
     (lambda: RankOneBatch.from_codes([[1]], (2, 2)), ValueError,
-     "codes must be of shape (m, 2), one column a mode, got (1, 1)."),
+     "codes must be of shape (m, 2), one column per mode, got (1, 1)."),
     (lambda: RankOneBatch.from_codes([[1.0]], (2,)), TypeError, "codes must be integers, got float64."),
     (lambda: RankOneBatch.from_codes([[0, 1], [0, 2]], (2, 2)), IndexError,
      "codes[1, 1] = 2 is out of range for mode 1 of size 2."),
@@ -150,7 +148,7 @@ CASES = [
     (lambda: MANIFOLD.project(W, W, weights=[1.0]), ValueError,
      "weights are for several tensors; a single one can be scaled."),
     (lambda: MANIFOLD.project(W, [W, W], weights=[1.0]), ValueError,
-     "weights must be 2, one a tensor, got shape (1,)."),
+     "weights must be 2, one per tensor, got shape (1,)."),
     (lambda: MANIFOLD.project(NAN, W), ValueError,
      "A tangent space needs finite cores, but cores[2] has NaN or inf."),
     (lambda: MANIFOLD.gradient(W, np.ones(3), [1.0]), TypeError,
@@ -158,9 +156,9 @@ CASES = [
     (lambda: MANIFOLD.gradient(W, RankOneBatch.from_columns([[1.0]]), [1.0]), ValueError,
      "The batch must have 3 modes, got 1."),
     (lambda: MANIFOLD.gradient(W, BATCH, [1.0]), ValueError,
-     "g must have one number a sample, shape (4,), got (1,)."),
+     "g must have one number per sample, shape (4,), got (1,)."),
     (lambda: MANIFOLD.gradient(W, BATCH, lambda f: f[:2]), ValueError,
-     "g must have one number a sample, shape (4,), got (2,)."),
+     "g must have one number per sample, shape (4,), got (2,)."),
     (lambda: MANIFOLD.retract(W, W), TypeError, "A TangentVector was wanted, got TTTensor."),
     (lambda: MANIFOLD.retract(2 * W, XI), ValueError, "xi is a tangent vector of another point than W."),
     (lambda: MANIFOLD.retract(W, np.nan * XI), ValueError,

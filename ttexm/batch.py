@@ -1,7 +1,8 @@
 """A batch of rank-1 tensors: what a tensor train is contracted with."""
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,17 @@ from . import device
 from .device import resolve
 from .kernels import blocks, workspace
 from .kernels.layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch
-from .shapes import check_dtype, check_same_shape, check_shape, float_array
+from .shapes import (
+    check_dtype,
+    check_real,
+    check_same_shape,
+    check_shape,
+    float_array,
+    is_integer,
+    plain_array,
+)
+
+MOST_CODES = 2**31 - 1  # codes are 32-bit integers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,10 +87,16 @@ class RankOneBatch:
 
         Parameters
         ----------
-        columns : array-like of shape (m, d), or list of d numpy arrays (m,) or (m, n_k - 1)
-            One number a sample and mode; or, in a list, several functions of a column.
+        columns : array-like of shape (m, d), or list of d arrays (m,) or (m, n_k - 1)
+            One number per sample and mode; or, in a list, one array per mode, which may hold
+            several functions of a column. Arrays are numpy's, pandas' and polars' Series and all
+            else but plain lists and tuples: a list of those is one of m rows.
         dtype : optional
             float64 or float32; by default that of the columns.
+
+        Notes
+        -----
+        NaN and inf are let through: contractions with such samples give NaN or inf.
 
         Examples
         --------
@@ -98,9 +115,14 @@ class RankOneBatch:
 
         Parameters
         ----------
-        vectors : array of shape (m, d, n), or list of d numpy arrays of shape (m, n_k)
+        vectors : array-like of shape (m, d, n), or list of d arrays of shape (m, n_k)
+            Arrays in a list are as for `from_columns`: all else but plain lists and tuples.
         dtype : optional
             float64 or float32; by default that of the vectors.
+
+        Notes
+        -----
+        NaN and inf are let through: contractions with such samples give NaN or inf.
 
         Examples
         --------
@@ -109,8 +131,14 @@ class RankOneBatch:
         >>> RankOneBatch.from_vectors([np.eye(3), np.ones((3, 2))]).shape
         (3, 2)
         """
-        if isinstance(vectors, np.ndarray) and vectors.ndim == 3:
-            vectors = list(np.moveaxis(vectors, 1, 0))
+        if not _is_list_of_arrays(vectors, "vectors"):
+            array = float_array(vectors, "vectors")
+            if array.ndim != 3 or array.shape[1] == 0:
+                raise ValueError(
+                    f"vectors must be of shape (m, d, n), or a list of d arrays (m, n_k), "
+                    f"got {array.shape}."
+                )
+            vectors = list(np.moveaxis(array, 1, 0))
         return cls._numeric(VECTOR, vectors, "vectors", dtype)
 
     @classmethod
@@ -124,7 +152,7 @@ class RankOneBatch:
         shape : sequence of d int
             Number of slots of each mode, the constant slot 0 included.
         scale : float or sequence of d float
-            Weight of the one-hot part.
+            Weight of the one-hot part: any finite number.
 
         Examples
         --------
@@ -164,6 +192,8 @@ class RankOneBatch:
         >>> RankOneBatch.join([x, x, x]).shape
         (2, 2, 2)
         """
+        if isinstance(batches, RankOneBatch) or not isinstance(batches, Iterable):
+            raise TypeError(f"join needs a list of batches, got one {type(batches).__name__}.")
         batches = list(batches)
         if not batches:
             raise ValueError("join needs at least one batch, got none.")
@@ -217,11 +247,14 @@ class RankOneBatch:
 
     @classmethod
     def _coded(cls, kind, codes, shape, scale, dtype, name):
-        shape, dtype, d = check_shape(shape), check_dtype(dtype), len(shape)
-        codes = np.asarray(codes)
+        shape, dtype = check_shape(shape), check_dtype(dtype)
+        d, codes = len(shape), plain_array(codes, name)
+        if max(shape) > MOST_CODES:
+            k = next(k for k, n in enumerate(shape) if n > MOST_CODES)
+            raise ValueError(f"shape[{k}] must be at most 2^31 - 1, got {shape[k]}.")
         if codes.ndim != 2 or codes.shape[1] != d:
             raise ValueError(
-                f"{name} must be of shape (m, {d}), one column a mode, got {codes.shape}."
+                f"{name} must be of shape (m, {d}), one column per mode, got {codes.shape}."
             )
         if codes.dtype.kind not in "iu":
             raise TypeError(f"{name} must be integers, got {codes.dtype}.")
@@ -233,9 +266,13 @@ class RankOneBatch:
                 raise IndexError(
                     f"{name}[{row}, {k}] = {value} is out of range for mode {k} of size {shape[k]}."
                 )
-        scales = np.asarray(scale, dtype)
-        if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != d):
-            raise ValueError(f"scale must be a number or {d} of them, got shape {scales.shape}.")
+        given = float_array(scale, "scale")
+        if given.ndim > 1 or (given.ndim == 1 and len(given) != d):
+            raise ValueError(f"scale must be a number or {d} of them, got shape {given.shape}.")
+        with np.errstate(over="ignore"):
+            scales = given.astype(dtype)
+        if not np.isfinite(scales).all():
+            raise ValueError(f"scale must be finite, also as {dtype}, got {scale!r}.")
         packed = blocks.pack([codes], np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.arange(d), np.broadcast_to(scales, d).copy(),
@@ -316,8 +353,8 @@ class RankOneBatch:
     def extent(self) -> tuple[int, int]:
         """Exponents of the largest and the smallest non-zero number in the feature vectors."""
         high, low = 1, 1
-        for numbers in (self._batch.values, self._batch.scales):
-            top, bottom = device.get("cpu").extent(numbers)
+        for values in (self._batch.values, self._batch.scales):
+            top, bottom = device.get("cpu").extent(values)
             high, low = max(high, top), min(low, bottom)
         return high, low
 
@@ -349,6 +386,7 @@ class RankOneBatch:
         array([[1., 5.],
                [1., 7.]])
         """
+        k = self._check_mode(k)
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
         column, (values, codes) = self._batch.columns[k], blocks.views(self._batch, m)
         out = np.zeros((m, n), self.dtype)
@@ -362,6 +400,11 @@ class RankOneBatch:
             out[:, 0] = 1
         return out
 
+    def _check_mode(self, k):
+        if not is_integer(k) or not -self.ndim <= k < self.ndim:
+            raise IndexError(f"k must be one of the {self.ndim} modes, got {k!r}.")
+        return int(k)
+
     def matrix(self, k: int) -> sparse.csr_array:
         """Return the feature vectors of mode k as a sparse matrix of shape (m, n_k).
 
@@ -371,6 +414,7 @@ class RankOneBatch:
         >>> RankOneBatch.from_codes([[700], [0]], shape=(1000,)).matrix(0).nnz
         3
         """
+        k = self._check_mode(k)
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
         if kind in (NUMERIC, VECTOR):
             return sparse.csr_array(self.vectors(k))
@@ -417,6 +461,9 @@ class RankOneBatch:
         array([[1., 2.],
                [1., 4.]])
         """
+        check_real("factor", factor)
+        if not np.isfinite(factor):
+            raise ValueError(f"factor must be finite, got {factor!r}.")
         data = self._batch
         factors = np.ones(data.n_values, self.dtype)
         for k in np.flatnonzero(data.kinds == NUMERIC):
@@ -430,6 +477,9 @@ class RankOneBatch:
 
     def __getitem__(self, rows) -> "RankOneBatch":
         """Select samples: a slice, an integer array or a boolean mask."""
+        if isinstance(rows, (np.ma.MaskedArray, list)):
+            rows = plain_array(rows, "rows")
+            rows = rows if rows.size else rows.astype(int)  # numpy takes [] for one of floats
         chosen = np.arange(self.n_samples)[rows]
         if chosen.ndim != 1:
             raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
@@ -450,9 +500,24 @@ def check_batch(batch: RankOneBatch, shape: tuple[int, ...], what: str = "The ba
     check_same_shape(batch.shape, shape, what)
 
 
+def _is_list_of_arrays(given, name) -> bool:
+    """Whether it is a list of arrays, one per mode; False for a table, or a list of its rows."""
+    if not isinstance(given, (list, tuple)):
+        return False
+    arrays = [not isinstance(part, (list, tuple, numbers.Number)) for part in given]
+    if any(arrays) and not all(arrays):
+        one, other = arrays.index(True), arrays.index(False)
+        raise TypeError(
+            f"{name} must be a list of arrays, one per mode, or of rows, all of them lists: "
+            f"{name}[{one}] is of type {type(given[one]).__name__}, {name}[{other}] of type "
+            f"{type(given[other]).__name__}."
+        )
+    return any(arrays)
+
+
 def _tables(given, name):
     """The numbers as (m, c) arrays, one for all modes or one each, and each mode's columns."""
-    if isinstance(given, (list, tuple)) and any(isinstance(table, np.ndarray) for table in given):
+    if _is_list_of_arrays(given, name):
         tables = [float_array(table, f"{name}[{k}]") for k, table in enumerate(given)]
         tables = [table[:, None] if table.ndim == 1 else table for table in tables]
         for k, table in enumerate(tables):
@@ -466,5 +531,7 @@ def _tables(given, name):
         return tables, np.array([table.shape[1] for table in tables], np.int64)
     matrix = float_array(given, name)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(f"{name} must be of shape (m, d), one column a mode, got {matrix.shape}.")
+        raise ValueError(
+            f"{name} must be of shape (m, d), one column per mode, got {matrix.shape}."
+        )
     return [matrix], np.ones(matrix.shape[1], np.int64)

@@ -4,6 +4,7 @@ import numbers
 from collections.abc import Sequence
 
 import numpy as np
+from scipy import sparse
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -12,7 +13,10 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """The shape as a tuple of Python integers, all at least 1."""
     if isinstance(shape, numbers.Integral):
         shape = (shape,)
-    shape = tuple(shape)
+    try:
+        shape = tuple(shape)
+    except TypeError:
+        raise TypeError(f"shape must be a sequence of integers, got {shape!r}.") from None
     if shape and all(type(n) is int and n > 0 for n in shape):
         return shape  # the usual case; the checks below take long for 100 000 modes
     if not shape:
@@ -64,15 +68,75 @@ def check_ranks(shape: tuple[int, ...], rank: int | Sequence[int], name="rank") 
 
 def check_dtype(dtype) -> np.dtype:
     """float64 or float32, as a dtype."""
-    dtype = np.dtype(dtype)
+    try:
+        dtype = np.dtype(dtype)
+    except TypeError:
+        raise TypeError(f"dtype must be float64 or float32, got {dtype!r}.") from None
     if dtype not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {dtype}.")
     return dtype
 
 
+def check_seed(seed) -> np.random.Generator:
+    """The generator that a seed stands for."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"seed must be None, an integer of at least 0 or a numpy.random.Generator, "
+            f"got {seed!r}."
+        ) from None
+
+
+def check_real(name: str, value) -> None:
+    """Raise unless it is a real number; NaN and inf are."""
+    if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+
+
+def check_at_least(name: str, value, least: float) -> None:
+    """Raise unless it is a finite real number of at least `least`."""
+    check_real(name, value)
+    if not least <= value < np.inf:
+        raise ValueError(f"{name} must be finite and at least {least}, got {value!r}.")
+
+
+def check_count(name: str, value, least: int = 1) -> None:
+    """Raise unless it is an integer of at least `least`."""
+    if not is_integer(value):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+
+
+def plain_array(values, what: str) -> np.ndarray:
+    """The values as an array, without masks: numpy would ignore them."""
+    if sparse.issparse(values):
+        raise TypeError(f"{what} must be dense, got a sparse matrix; use its toarray().")
+    _refuse_masked(values, what)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{what} must be an array of numbers: {error}") from None
+
+
+def _refuse_masked(values, what):
+    if isinstance(values, (list, tuple)):
+        # Lists of numbers hold no masked arrays, and may be long.
+        if values and not isinstance(values[0], numbers.Number):
+            for k, part in enumerate(values):
+                _refuse_masked(part, f"{what}[{k}]")
+    elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = ", ".join(map(str, np.argwhere(np.ma.getmaskarray(values))[0]))
+        raise ValueError(
+            f"{what} must have no masked entries, got one at [{place}]; "
+            f"put numbers in their place with filled()."
+        )
+
+
 def float_array(values, what: str) -> np.ndarray:
     """The values as an array of float64 or float32; integers and booleans become float64."""
-    array = np.asarray(values)
+    array = plain_array(values, what)
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)
     if array.dtype not in FLOATS:
