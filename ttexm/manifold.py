@@ -254,7 +254,7 @@ class Manifold:
         Z = Z.astype(W.dtype)
         train, exponent = Z._scaled
         data = self._kernels.project_train(left, right, train, 0)
-        if trains.normalized(data)[0] is data and data.any():
+        if trains.is_moderate(data):
             return TangentVector(W, data, exponent)
         # Beyond the range of floats, or zero, or close to either: relative to the norm it is not.
         mantissa, total = Z._norm
@@ -347,8 +347,8 @@ class Manifold:
         if exponent != shared:
             center = left.data[left.offsets[-2] :]
             shared, (_, deltas) = trains.common((exponent, center), (shared, deltas))
-        # A power of -5000 is that of zero: the point, if the step is that much longer.
-        power = max(-5000, exponent - shared)
+        # The larger of the two has the power 0; below 2^-5000 the point does not count.
+        power = max(-5000, min(0, exponent - shared))
         train, rest = self._kernels.retract(left, power, right, deltas)
         return TTTensor._of(train, shared + rest, is_left=True)
 

@@ -143,11 +143,12 @@ class TangentVector:
     def inner(self, other: "TangentVector") -> float:
         """Return the inner product with another tangent vector at the same point, in O(d n r^2)."""
         other = self._other(other)
-        return float(trains.ldexp(self._data @ other._data, self._exponent + other._exponent))
+        product = float(self._data @ other._data)
+        return float(trains.ldexp(product, self._exponent + other._exponent))
 
     def norm(self) -> float:
         """Return the norm, in O(d n r^2)."""
-        return float(trains.ldexp(np.linalg.norm(self._data), self._exponent))
+        return float(trains.ldexp(float(np.linalg.norm(self._data)), self._exponent))
 
     def log_norm(self) -> float:
         """Return the logarithm of the norm, whatever its size; ``-inf`` for the zero vector."""

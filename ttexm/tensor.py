@@ -329,11 +329,13 @@ class TTTensor:
             other = factor * TTTensor.ones(self.shape, self.dtype)
         elif not isinstance(other, TTTensor):
             return _refuse(other)
-        left, right = self._matched(other)
-        train, other_train, exponent = trains.align(
-            left._train, left._exponent, right._train, right._exponent
-        )
-        return TTTensor._of(device.get("cpu").add(train, 1, other_train, sign), exponent)
+        (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
+        if e == f:
+            return TTTensor._of(device.get("cpu").add(left, 1, right, sign), e)
+        left, right, exponent = trains.align(left, e, right, f)
+        # Blocks that differ vastly in size may yet have products that do not.
+        train, power = trains.tame(device.get("cpu").add(left, 1, right, sign), is_uneven=True)
+        return TTTensor._of(train, exponent + power)
 
     def __mul__(self, other):
         if isinstance(other, TTTensor):

@@ -72,6 +72,15 @@ def normalized(data, dtype=None):
     return ldexp(data, -exponent), exponent
 
 
+def is_moderate(data) -> bool:
+    """Whether the largest number is not zero, and its square is in range; not so for NaN and inf.
+
+    False as well if all numbers are from 1/2 to 1, as their extent is that of zeros.
+    """
+    high, low = kernels.extent(data)
+    return abs(high) < _largest_exponent(data.dtype) // 4 and (high, low) != (0, 0)
+
+
 @functools.cache
 def _largest_exponent(dtype) -> int:
     return int(np.finfo(dtype).maxexp)
@@ -144,8 +153,6 @@ def absorb_at(train: Train, exponent: int, k: int) -> tuple[Train, int]:
 
 def align(left: Train, e: int, right: Train, f: int) -> tuple[Train, Train, int]:
     """Trains of 2^e left and 2^f right up to one power of two, and its exponent."""
-    if e == f:
-        return left, right, e
     absorbed = absorb(left, e - f)
     if absorbed is not None:
         return absorbed, right, f
@@ -186,32 +193,37 @@ def scale(train: Train, mantissa: float, exponent: int) -> tuple[Train, int]:
     return train._replace(data=data), power
 
 
-def tame(train: Train, dtype=None) -> tuple[Train, int]:
+def tame(train: Train, dtype=None, is_uneven: bool = False) -> tuple[Train, int]:
     """The train with cores of moderate size, and the power of two that it lacks.
 
     Numbers keep their bits unless they are less than about 2^-1000 (float32: 2^-100) of others that
     they are added to. dtype: the precision whose range counts, by default the train's own.
+    is_uneven: parts of cores are known to differ vastly in size.
     """
     (high, low), own = kernels.extent(train.data), train.data.dtype
-    if high - low < _largest_exponent(dtype or own) // 2 or high > _largest_exponent(own):
+    is_even = not is_uneven and high - low < _largest_exponent(dtype or own) // 2
+    if is_even or high > _largest_exponent(own):  # or there is NaN or inf
         return kernels.normalize_cores(train)
-    return _balance(train)
+    return balance(train)
 
 
-def _balance(train):
-    """The train in a gauge of powers of two in which each row of each core has its peak near 1.
+def balance(train: Train) -> tuple[Train, int]:
+    """The train with the peak of each row of each core near 1, and the power of two it lacks.
 
-    If the columns of a core differ vastly in size, and the rows of the next one the other way
-    round, then numbers that count are far below the peak of their core.
+    A gauge of powers of two, so no digit changes; for finite trains, in O(d n r^2). Without it, if
+    the columns of a core differ vastly in size, and the rows of the next one the other way round,
+    then numbers that count are far below the peak of their core.
     """
     slots, column = [], np.zeros(1, np.int64)
     for G in reversed(to_slots(train)):
         mantissas, exponents = np.frexp(G)
         exponents = np.where(mantissas == 0, NEVER, exponents + column)
         column = exponents.max(axis=(0, 2))
-        column[column == NEVER] = 0
-        slots.append(ldexp(mantissas, exponents - column[:, None]))
-    return from_slots(slots[::-1]), int(column[0])
+        # Rows of zeros, and what only leads to them: however large, it does not count.
+        is_dead = column < NEVER // 2
+        slots.append(ldexp(mantissas, exponents - np.where(is_dead, 0, column)[:, None]))
+        column[is_dead] = NEVER
+    return from_slots(slots[::-1]), 0 if is_dead[0] else int(column[0])
 
 
 def check_finite(train: Train, what: str) -> tuple[int, int]:
