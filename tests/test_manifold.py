@@ -437,7 +437,7 @@ def results_of(manifold, batch):
         manifold.gradient(W, batch, np.sin),
         manifold.transport(xi, W_new),
     ]
-    return [vector._data for vector in vectors] + list(manifold.retract(W, xi).cores)
+    return [vector._deltas for vector in vectors] + list(manifold.retract(W, xi).cores)
 
 
 def test_a_manifold_computes_on_its_device(stand_in):

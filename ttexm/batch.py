@@ -2,7 +2,7 @@
 
 import math
 import numbers
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -192,8 +192,8 @@ class RankOneBatch:
         >>> RankOneBatch.join([x, x, x]).shape
         (2, 2, 2)
         """
-        if isinstance(batches, RankOneBatch) or not isinstance(batches, Iterable):
-            raise TypeError(f"join needs a list of batches, got one {type(batches).__name__}.")
+        if not isinstance(batches, (list, tuple, Iterator)):
+            raise TypeError(f"join needs a list of batches, got {type(batches).__name__}.")
         batches = list(batches)
         if not batches:
             raise ValueError("join needs at least one batch, got none.")
@@ -234,7 +234,7 @@ class RankOneBatch:
 
     @classmethod
     def _numeric(cls, kind, given, name, dtype):
-        tables, widths = _tables(given, name)
+        tables, widths = _tables(given, name, 1 if kind == NUMERIC else 2)
         dtype = check_dtype(np.result_type(*tables) if dtype is None else dtype)
         shape = check_shape((widths + 1 if kind == NUMERIC else widths).tolist())
         d, n_columns = len(widths), int(widths.sum())
@@ -376,6 +376,9 @@ class RankOneBatch:
     def _periods(self) -> dict:
         return {}
 
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("A RankOneBatch cannot be made an array: use batch.vectors(k).")
+
     def vectors(self, k: int) -> np.ndarray:
         """Return the feature vectors of mode k, of shape (m, n_k), written out.
 
@@ -462,8 +465,9 @@ class RankOneBatch:
                [1., 4.]])
         """
         check_real("factor", factor)
-        if not np.isfinite(factor):
-            raise ValueError(f"factor must be finite, got {factor!r}.")
+        if not abs(factor) <= np.finfo(self.dtype).max:
+            raise ValueError(f"factor must be finite, also as {self.dtype}, got {factor!r}.")
+        factor = float(factor)
         data = self._batch
         factors = np.ones(data.n_values, self.dtype)
         for k in np.flatnonzero(data.kinds == NUMERIC):
@@ -477,12 +481,16 @@ class RankOneBatch:
 
     def __getitem__(self, rows) -> "RankOneBatch":
         """Select samples: a slice, an integer array or a boolean mask."""
-        if isinstance(rows, (np.ma.MaskedArray, list)):
-            rows = plain_array(rows, "rows")
-            rows = rows if rows.size else rows.astype(int)  # numpy takes [] for one of floats
+        if not isinstance(rows, slice):
+            given, rows = rows, plain_array(rows, "rows")
+            # An empty list is one of floats to numpy.
+            if rows.ndim != 1 or (rows.dtype.kind not in "biu" and rows.size):
+                raise IndexError(
+                    "A batch is indexed by a slice or a one-dimensional array of samples, "
+                    f"integers or booleans, got {given!r}."
+                )
+            rows = rows if rows.size else rows.astype(int)
         chosen = np.arange(self.n_samples)[rows]
-        if chosen.ndim != 1:
-            raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
         if self.device == "cpu":
             data = device.get("cpu").take(self._batch, self.n_samples, chosen)
             batch = RankOneBatch._of(self.shape, len(chosen), data, "cpu")
@@ -515,19 +523,19 @@ def _is_list_of_arrays(given, name) -> bool:
     return any(arrays)
 
 
-def _tables(given, name):
+def _tables(given, name, least_dims):
     """The numbers as (m, c) arrays, one for all modes or one each, and each mode's columns."""
     if _is_list_of_arrays(given, name):
         tables = [float_array(table, f"{name}[{k}]") for k, table in enumerate(given)]
-        tables = [table[:, None] if table.ndim == 1 else table for table in tables]
         for k, table in enumerate(tables):
-            if table.ndim != 2:
+            if not least_dims <= table.ndim <= 2:
                 raise ValueError(f"{name}[{k}] must be of shape (m, ..), got {table.shape}.")
             if len(table) != len(tables[0]):
                 raise ValueError(
                     f"All modes must have the same number of samples: {name}[0] has "
                     f"{len(tables[0])}, {name}[{k}] has {len(table)}."
                 )
+        tables = [table[:, None] if table.ndim == 1 else table for table in tables]
         return tables, np.array([table.shape[1] for table in tables], np.int64)
     matrix = float_array(given, name)
     if matrix.ndim != 2 or matrix.shape[1] == 0:

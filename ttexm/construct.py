@@ -69,7 +69,7 @@ def rank_one(cls, vectors: Sequence[np.ndarray]):
     array([[ 3.,  4.,  5.],
            [ 6.,  8., 10.]])
     """
-    if not isinstance(vectors, (Sequence, np.ndarray)):
+    if not isinstance(vectors, Sequence) and np.ndim(vectors) == 0:
         raise TypeError(f"vectors must be a list of vectors, got {type(vectors).__name__}.")
     arrays = [float_array(vector, f"vectors[{k}]") for k, vector in enumerate(vectors)]
     if not arrays:

@@ -223,7 +223,7 @@ class Manifold:
             if weights is not None:
                 raise ValueError("weights are for several tensors; a single one can be scaled.")
             return self._project_tensor(W, Z, "Z")
-        if not isinstance(Z, Iterable):
+        if not isinstance(Z, Iterable) or isinstance(Z, np.ndarray):
             raise TypeError(
                 "Z must be a TTTensor, a sequence of them or a RankOneBatch, "
                 f"got {type(Z).__name__}."
@@ -341,9 +341,9 @@ class Manifold:
         self._check_tangent(xi)
         if xi.point is not W:
             raise ValueError("xi is a tangent vector of another point than W.")
-        if not np.isfinite(xi._data).all():
+        if not np.isfinite(xi._deltas).all():
             raise ValueError("xi must be finite, got NaN or inf in its deltas.")
-        (left, right, exponent), deltas, shared = self._frames(W), xi._data, xi._exponent
+        (left, right, exponent), deltas, shared = self._frames(W), xi._deltas, xi._exponent
         if exponent != shared:
             center = left.data[left.offsets[-2] :]
             shared, (_, deltas) = trains.common((exponent, center), (shared, deltas))

@@ -36,8 +36,9 @@ def apply_ufunc(owner, ufunc, method, inputs, keywords, counterparts, otherwise)
 
 def apply_function(owner, function, arguments, counterparts, otherwise):
     """What `__array_function__` gives: plain attributes, a TypeError for the rest."""
-    if function in ATTRIBUTES and len(arguments) == 1:
-        return getattr(owner, ATTRIBUTES[function])
+    attribute = ATTRIBUTES.get(function)
+    if attribute is not None and len(arguments) == 1 and hasattr(owner, attribute):
+        return getattr(owner, attribute)
     raise _refusal(owner, function, counterparts, otherwise)
 
 
@@ -47,3 +48,15 @@ def _refusal(owner, function, counterparts, otherwise):
         f"{home}.{function.__name__} does not take a {type(owner).__name__}: "
         f"use {counterparts.get(function, otherwise)}."
     )
+
+
+def refuse_masked_arrays(owner):
+    """For a property `_data`: numpy.ma asks for it, and not for `__array_ufunc__`."""
+    raise TypeError(f"A {type(owner).__name__} and a masked array cannot be combined.")
+
+
+def refuse_array(owner, other, advice=""):
+    """What an operation gives for an operand it does not know: numpy's own error says less."""
+    if isinstance(other, np.ndarray):
+        raise TypeError(f"A {type(owner).__name__} and an array cannot be combined{advice}.")
+    return NotImplemented

@@ -1,7 +1,7 @@
 """Shapes and ranks: what users may give, and what a tensor of that shape allows."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
 from scipy import sparse
@@ -14,10 +14,12 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     if isinstance(shape, numbers.Integral):
         shape = (shape,)
     try:
+        if isinstance(shape, (str, bytes, Set, Mapping)):
+            raise TypeError
         shape = tuple(shape)
     except TypeError:
         raise TypeError(f"shape must be a sequence of integers, got {shape!r}.") from None
-    if shape and all(type(n) is int and n > 0 for n in shape):
+    if shape and all(type(n) is int and 0 < n < 2**63 for n in shape):
         return shape  # the usual case; the checks below take long for 100 000 modes
     if not shape:
         raise ValueError("shape must have at least one mode, got ().")
@@ -26,6 +28,8 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
             raise TypeError(f"shape[{k}] must be an integer, got {n!r}.")
         if n < 1:
             raise ValueError(f"shape[{k}] must be at least 1, got {n}.")
+        if n >= 2**63:
+            raise ValueError(f"shape[{k}] must be less than 2^63, got {n}.")
     return tuple(int(n) for n in shape)
 
 
@@ -70,7 +74,7 @@ def check_dtype(dtype) -> np.dtype:
     """float64 or float32, as a dtype."""
     try:
         dtype = np.dtype(dtype)
-    except TypeError:
+    except (TypeError, ValueError):
         raise TypeError(f"dtype must be float64 or float32, got {dtype!r}.") from None
     if dtype not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {dtype}.")
@@ -90,14 +94,14 @@ def check_seed(seed) -> np.random.Generator:
 
 def check_real(name: str, value) -> None:
     """Raise unless it is a real number; NaN and inf are."""
-    if not isinstance(value, numbers.Real) or isinstance(value, (bool, np.bool_)):
+    if not is_real(value) or isinstance(value, bool):
         raise TypeError(f"{name} must be a number, got {value!r}.")
 
 
 def check_at_least(name: str, value, least: float) -> None:
     """Raise unless it is a finite real number of at least `least`."""
     check_real(name, value)
-    if not least <= value < np.inf:
+    if not least <= value <= np.finfo(np.float64).max:
         raise ValueError(f"{name} must be finite and at least {least}, got {value!r}.")
 
 
@@ -147,8 +151,13 @@ def float_array(values, what: str) -> np.ndarray:
 def is_integer(n) -> bool:
     """Whether it is an integer of any type, and no boolean."""
     return type(n) is int or (
-        isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_))
+        isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_, np.timedelta64))
     )
+
+
+def is_real(x) -> bool:
+    """Whether it is a real number of any type; numpy takes spans of time for integers."""
+    return isinstance(x, numbers.Real) and not isinstance(x, np.timedelta64)
 
 
 def check_same_shape(given: tuple[int, ...], wanted: tuple[int, ...], what: str) -> None:

@@ -7,7 +7,7 @@ from functools import cached_property
 import numpy as np
 
 from . import device, trains
-from .protocols import apply_function, apply_ufunc
+from .protocols import apply_function, apply_ufunc, refuse_array, refuse_masked_arrays
 from .tensor import TTTensor, as_scalar
 
 COUNTERPARTS = {
@@ -49,7 +49,7 @@ class TangentVector:
     """
 
     point: TTTensor
-    _data: np.ndarray  # the deltas, as in a train, by a power of two
+    _deltas: np.ndarray  # the deltas, as in a train, by a power of two
     _exponent: int = 0
 
     @classmethod
@@ -64,13 +64,15 @@ class TangentVector:
     def __array_function__(self, function, types, arguments, keywords):
         return apply_function(self, function, arguments, COUNTERPARTS, WAY_OUT)
 
+    _data = property(refuse_masked_arrays)
+
     def __array__(self, dtype=None, copy=None):
         raise TypeError(f"A TangentVector cannot be made an array: use {WAY_OUT}.")
 
     @cached_property
     def deltas(self) -> tuple[np.ndarray, ...]:
         """The deltas dG_k, read-only arrays of shape ``(r0, n, r1)``."""
-        data = trains.ldexp(self._data, self._exponent)
+        data = trains.ldexp(self._deltas, self._exponent)
         train = self.point._frames[0]._replace(data=data)
         views = [slots.transpose(1, 0, 2) for slots in trains.to_slots(train)]
         for view in views:
@@ -79,7 +81,7 @@ class TangentVector:
 
     @property
     def dtype(self) -> np.dtype:
-        return self._data.dtype
+        return self._deltas.dtype
 
     def __repr__(self) -> str:
         log = self.log_norm()
@@ -94,41 +96,39 @@ class TangentVector:
 
     def _plus(self, other, sign):
         if not isinstance(other, TangentVector):
-            return NotImplemented
-        data, exponent = self._other(other)._data, self._exponent
+            return refuse_array(self, other)
+        data, exponent = self._other(other)._deltas, self._exponent
         if exponent == other._exponent:
-            mine = self._data
+            mine = self._deltas
         else:
             exponent, (mine, data) = trains.common(
-                (self._exponent, self._data), (other._exponent, data)
+                (self._exponent, self._deltas), (other._exponent, data)
             )
         return TangentVector._of(self.point, mine + data if sign > 0 else mine - data, exponent)
 
     def __mul__(self, factor):
-        factor = as_scalar(factor)
-        if factor is None:
-            return NotImplemented
-        return self._times(*trains.frexp(factor))
+        number = as_scalar(factor)
+        return refuse_array(self, factor) if number is None else self._times(*trains.frexp(number))
 
     __rmul__ = __mul__
 
     def __truediv__(self, divisor):
-        divisor = as_scalar(divisor)
-        if divisor is None:
-            return NotImplemented
-        if divisor == 0:
+        number = as_scalar(divisor)
+        if number is None:
+            return refuse_array(self, divisor)
+        if number == 0:
             raise ZeroDivisionError("A TangentVector cannot be divided by zero.")
-        mantissa, exponent = trains.frexp(divisor)
+        mantissa, exponent = trains.frexp(number)
         return self._times(1 / mantissa, -exponent)
 
     def _times(self, mantissa, exponent):
         if abs(exponent) < 32:  # the usual case, in which deltas keep the power to themselves
             mantissa, exponent = math.ldexp(mantissa, exponent), 0
-        data = self._data * self.dtype.type(mantissa)
+        data = self._deltas * self.dtype.type(mantissa)
         return TangentVector._of(self.point, data, self._exponent + exponent)
 
     def __neg__(self):
-        return TangentVector(self.point, -self._data, self._exponent)
+        return TangentVector(self.point, -self._deltas, self._exponent)
 
     def _other(self, other: "TangentVector") -> "TangentVector":
         if not isinstance(other, TangentVector):
@@ -143,16 +143,16 @@ class TangentVector:
     def inner(self, other: "TangentVector") -> float:
         """Return the inner product with another tangent vector at the same point, in O(d n r^2)."""
         other = self._other(other)
-        product = float(self._data @ other._data)
+        product = float(self._deltas @ other._deltas)
         return float(trains.ldexp(product, self._exponent + other._exponent))
 
     def norm(self) -> float:
         """Return the norm, in O(d n r^2)."""
-        return float(trains.ldexp(float(np.linalg.norm(self._data)), self._exponent))
+        return float(trains.ldexp(float(np.linalg.norm(self._deltas)), self._exponent))
 
     def log_norm(self) -> float:
         """Return the logarithm of the norm, whatever its size; ``-inf`` for the zero vector."""
-        return float(trains.log_abs(np.linalg.norm(self._data), self._exponent))
+        return float(trains.log_abs(np.linalg.norm(self._deltas), self._exponent))
 
     def to_tensor(self) -> TTTensor:
         """Return the vector as an element of the ambient space, of ranks at most 2 r.
@@ -166,4 +166,4 @@ class TangentVector:
         (1, 4, 4, 4, 4, 1)
         """
         left, right, _ = self.point._frames
-        return TTTensor._of(kernels.assemble_tangent(left, right, self._data), self._exponent)
+        return TTTensor._of(kernels.assemble_tangent(left, right, self._deltas), self._exponent)

@@ -15,7 +15,7 @@ from .compiled import CompiledTensor
 from .drawing import draw_train
 from .indexing import collapse, parse_key, parse_rows, scaled_product
 from .kernels.layout import Train
-from .protocols import apply_function, apply_ufunc
+from .protocols import apply_function, apply_ufunc, refuse_array, refuse_masked_arrays
 from .shapes import (
     check_at_least,
     check_dtype,
@@ -24,11 +24,13 @@ from .shapes import (
     check_same_shape,
     float_array,
     is_integer,
+    is_real,
     shorten,
 )
 
 MAX_SIZE = 2**27  # entries that `full` writes out unasked: 1 GiB of float64
 
+FROM_DENSE = "; use TTTensor.from_dense on the array"
 # What to use instead of numpy's functions.
 COUNTERPARTS = {
     np.sum: "W.sum()",
@@ -131,6 +133,8 @@ class TTTensor:
 
     def __array_function__(self, function, types, arguments, keywords):
         return apply_function(self, function, arguments, COUNTERPARTS, self._way_out)
+
+    _data = property(refuse_masked_arrays)
 
     @property
     def _way_out(self) -> str:
@@ -290,7 +294,8 @@ class TTTensor:
         if axis is None:
             axes = range(self.ndim)
         else:
-            axes = list(axis) if isinstance(axis, (Sequence, np.ndarray)) else [axis]
+            is_several = isinstance(axis, Sequence) or (isinstance(axis, np.ndarray) and axis.ndim)
+            axes = axis if is_several else [axis]
         gone = set()
         for k in axes:
             if not is_integer(k) or not -self.ndim <= k < self.ndim:
@@ -328,7 +333,7 @@ class TTTensor:
         if factor is not None:
             other = factor * TTTensor.ones(self.shape, self.dtype)
         elif not isinstance(other, TTTensor):
-            return _refuse(other)
+            return refuse_array(self, other, FROM_DENSE)
         (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
         if e == f:
             return TTTensor._of(device.get("cpu").add(left, 1, right, sign), e)
@@ -342,14 +347,16 @@ class TTTensor:
             (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
             return TTTensor._of(device.get("cpu").hadamard(left, right), e + f)
         factor = as_scalar(other)
-        return _refuse(other) if factor is None else self._times(*trains.frexp(factor))
+        if factor is None:
+            return refuse_array(self, other, FROM_DENSE)
+        return self._times(*trains.frexp(factor))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other):
         divisor = as_scalar(other)
         if divisor is None:
-            return _refuse(other)
+            return refuse_array(self, other, FROM_DENSE)
         if divisor == 0:
             raise ZeroDivisionError("A TTTensor cannot be divided by zero.")
         mantissa, exponent = trains.frexp(divisor)
@@ -656,17 +663,8 @@ def _read_only(array):
     return array
 
 
-def _refuse(other):
-    """What an operation gives for an operand it does not know: numpy's own error says less."""
-    if isinstance(other, np.ndarray):
-        raise TypeError(
-            "A TTTensor and an array cannot be combined; use TTTensor.from_dense on the array."
-        )
-    return NotImplemented
-
-
 def as_scalar(x) -> numbers.Real | None:
     """A real number, or the one in an array without dimensions; None for all else."""
     if isinstance(x, np.ndarray) and x.ndim == 0 and not np.ma.is_masked(x):
         x = x[()]
-    return x if isinstance(x, numbers.Real) else None
+    return x if is_real(x) else None
