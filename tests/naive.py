@@ -6,6 +6,7 @@ Imports nothing of ttexm: tensors are full arrays or lists of cores (r0, n, r1).
 import functools
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 
@@ -106,3 +107,36 @@ def slope(errors, steps):
 
 def all_indices(shape):
     return np.array(list(itertools.product(*map(range, shape))))
+
+
+# -- exact arithmetic, for numbers beyond the range of floats ------------------------------------
+
+as_fractions = np.vectorize(Fraction, otypes=[object])
+
+
+def exact_full(cores):
+    """W of cores of fractions, as an array of fractions."""
+    rows = np.full((1, 1), Fraction(1), object)
+    for core in cores:
+        rows = np.tensordot(rows, core, 1).reshape(-1, core.shape[2])
+    return rows.reshape([core.shape[1] for core in cores])
+
+
+def exact_log(fraction):
+    """log |fraction|, also where it is no float."""
+    if not fraction:
+        return -math.inf
+    p, q = abs(fraction.numerator), fraction.denominator
+    power = p.bit_length() - q.bit_length()
+    return math.log(Fraction(p, q) / Fraction(2) ** power) + power * math.log(2)
+
+
+def exact_log_norm(W):
+    """log |W| of an array of fractions."""
+    return exact_log((W**2).sum()) / 2
+
+
+def relative_error(found, exact, scale):
+    """The norm of found - exact, both arrays of fractions, relative to the norm of `scale`."""
+    error, size = exact_log_norm(found - exact), exact_log_norm(scale)
+    return math.exp(error - size) if error > -math.inf else 0.0

@@ -47,6 +47,15 @@ def tensors(draw, shape=None, most_rank=5, dtype=None):
 
 
 @st.composite
+def cores_of_any_size(draw, shape, most_rank=3, dtype=np.float64):
+    """Cores times powers of two, each within its own range: huge ones may be next to tiny ones."""
+    cores = draw(cores_of(shape, most_rank, dtype))
+    reach = np.finfo(dtype).maxexp - 4
+    powers = st.one_of(st.integers(-reach, reach), st.sampled_from([-reach, 0, reach]))
+    return [np.ldexp(core, draw(powers)) for core in cores]
+
+
+@st.composite
 def pairs(draw, dtype=np.float64):
     """Two tensors of one shape."""
     shape = draw(shapes())
@@ -76,3 +85,64 @@ def batches(draw, shape, most_samples=60, dtype=np.float64):
 
 def feature_vectors(batch):
     return [batch.vectors(k).astype(np.float64) for k in range(batch.ndim)]
+
+
+# -- what users get wrong -----------------------------------------------------------------------
+
+
+@st.composite
+def hostile_arrays(draw, dims=(1, 2)):
+    """A vector or a table that is odd in one way: its type, its size, its numbers or its mask.
+
+    Complex, strings, objects, dates, integers of all kinds, empty, one row, constant columns, huge,
+    subnormal, masked, with NaN or inf anywhere, of a strange memory layout, or in order.
+    """
+    ndim = draw(st.sampled_from(dims))
+    shape = tuple(draw(st.integers(1, 6)) for _ in range(ndim))
+    rng = np.random.default_rng(draw(seeds))
+    x = rng.standard_normal(shape)
+    holes = rng.random(shape) < draw(st.sampled_from([0.1, 0.5, 1.0]))
+    return draw(
+        st.sampled_from(
+            [
+                x,
+                x.astype(np.float32),
+                x.astype(object),
+                np.where(holes, None, x),
+                np.where(holes, "a", x.astype(object)),
+                x.astype(str),
+                x.astype("S8"),
+                x + 1j,
+                x.astype(np.float16),
+                x.astype(np.longdouble),
+                x.astype(">f8"),
+                x > 0,
+                (100 * x).astype(np.int8),
+                np.abs(100 * x).astype(np.uint64),
+                np.abs(x * 1e9).astype("datetime64[s]"),
+                (x * 1e9).astype("timedelta64[s]"),
+                x[:0],
+                x[..., :0],
+                x[:1],
+                np.zeros(shape),
+                np.ones(shape),
+                np.full(shape, -7.5),
+                1e300 * x,
+                np.full(shape, np.finfo(float).max),
+                1e-310 * x,
+                np.full(shape, 5e-324),
+                x * 10.0 ** rng.integers(-300, 300, shape),
+                np.where(holes, np.nan, x),
+                np.where(holes, np.inf, x),
+                np.where(holes, -np.inf, x),
+                np.full(shape, np.nan),
+                np.ma.masked_array(x, holes),
+                np.ma.masked_array(x, False),
+                np.asfortranarray(x),
+                x[::-1],
+                np.broadcast_to(x[:1], shape),
+                np.array(x[(0,) * ndim]),
+                x[..., None],
+            ]
+        )
+    )

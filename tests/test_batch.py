@@ -1,10 +1,13 @@
 """RankOneBatch: what its vectors are, whatever it was made of, and where they are."""
 
+import array
 import copy
 import pickle
 from contextlib import nullcontext
 
 import numpy as np
+import pandas as pd
+import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,6 +41,41 @@ def test_lists_have_a_table_a_mode(shape, m, seed):
     for k, table in enumerate(tables):
         assert_array_equal(vectors.vectors(k), table)
         assert_array_equal(columns.vectors(k), np.hstack([np.ones((m, 1)), table]))
+
+
+@pytest.mark.parametrize(
+    "make", [np.asarray, pd.Series, pl.Series, lambda x: array.array("d", x), np.ma.masked_array]
+)
+def test_a_list_of_arrays_of_any_library_is_one_of_columns(make):
+    columns = [[1.0, 2.0], [3.0, 4.0], [5.0, 6.0]]
+    wanted = RankOneBatch.from_columns(np.transpose(columns))
+    assert_same(RankOneBatch.from_columns([make(column) for column in columns]), wanted)
+    assert_same(RankOneBatch.from_columns(tuple(make(column) for column in columns)), wanted)
+    mixed = [make(columns[0]), *map(np.asarray, columns[1:])]
+    assert_same(RankOneBatch.from_columns(mixed), wanted)
+
+
+@pytest.mark.parametrize("frame", [pd.DataFrame, pl.DataFrame])
+def test_tables_and_lists_of_rows_are_read_by_row(frame):
+    rows = [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]
+    wanted = RankOneBatch.from_columns(np.array(rows))
+    assert_same(RankOneBatch.from_columns(rows), wanted)
+    assert_same(RankOneBatch.from_columns([tuple(row) for row in rows]), wanted)
+    table = frame({str(k): column for k, column in enumerate(zip(*rows, strict=True))})
+    assert_same(RankOneBatch.from_columns(table), wanted)
+
+
+def test_vectors_can_be_nested_lists():
+    x = np.random.default_rng(0).standard_normal((5, 3, 2))
+    assert_same(RankOneBatch.from_vectors(x.tolist()), RankOneBatch.from_vectors(x))
+
+
+def test_missing_numbers_stay_visible():
+    batch = RankOneBatch.from_columns([[np.nan, 1.0], [2.0, np.inf], [3.0, 4.0]])
+    f = TTTensor.ones((2, 2)).contract(batch)
+    assert np.isnan(f[0])
+    assert f[1] == np.inf
+    assert f[2] == 20
 
 
 def test_an_array_of_three_dimensions_is_a_vector_a_sample_and_mode():
@@ -191,9 +229,9 @@ def test_mini_batches_are_taken_on_the_device(stand_in):
             for dtype in (np.float64, np.float32):
                 point = TTTensor(W.to_cores()).astype(dtype)
                 part = batch[rows][20:70]
-                found += [point.contract(part), manifold.gradient(point, part, g)._data]
+                found += [point.contract(part), manifold.gradient(point, part, g)._deltas]
                 found += point.core_gradient(part, g)
-                found.append(manifold.gradient(point, part, np.sin)._data)
+                found.append(manifold.gradient(point, part, np.sin)._deltas)
     assert "_batch" not in vars(part)
     for one, other in zip(expected, results, strict=True):
         assert_array_equal(one, other)

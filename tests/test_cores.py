@@ -54,7 +54,7 @@ def test_core_gradient_of_many_samples_and_of_products_out_of_range():
 
 def test_core_gradient_checks_g_and_the_batch():
     W, batch = TTTensor.ones((2, 2)), RankOneBatch.from_columns(np.ones((3, 2)))
-    with pytest.raises(ValueError, match=r"one number a sample, shape \(3,\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"one number per sample, shape \(3,\), got \(2,\)"):
         W.core_gradient(batch, np.ones(2))
     with pytest.raises(ValueError, match="must have 3 modes, got 2"):
         TTTensor.ones((2, 2, 2)).core_gradient(batch, np.ones(3))

@@ -259,7 +259,7 @@ def test_the_order_of_threads_changes_no_bits(short_segments):
     left, right, exponent = W._frames
     for order in ("ascending", "descending", "shuffled"):
         with Simulator(order=order):
-            moved, _ = gpu.retract(left, exponent, right, xi._data)
+            moved, _ = gpu.retract(left, exponent, right, xi._deltas)
             seen.append([*results(batch, train, g)[1], moved.data])
     for others in seen[1:]:
         for one, other in zip(seen[0], others, strict=True):
@@ -417,7 +417,7 @@ def work_of_blocks():
         W, Z = manifold.random_point(0), TTTensor.random(shape, 2, seed=2)
         left, right, exponent = W._frames
         train = TTTensor.random(shape, rank, seed=3)._train
-        xi = manifold.random_tangent(W, 1)._data
+        xi = manifold.random_tangent(W, 1)._deltas
         found += [part.data for part in gpu.both_gauges(train, False)[:2]]
         found += [gpu.project_train(left, right, Z._train, 3), gpu.fix_gauge(left, xi + 1)]
         found.append(gpu.retract(left, exponent, right, step * xi)[0].data)

@@ -186,7 +186,7 @@ def test_results_do_not_depend_on_the_number_of_threads(thread_counts, rank, dty
     for n in thread_counts:
         threads.set_num_threads(n)
         xi, eta = manifold.gradient(W, batch, g), manifold.gradient(W, batch, np.sin)
-        seen.append([W.contract(batch), W.compile().contract(batch), xi._data, eta._data])
+        seen.append([W.contract(batch), W.compile().contract(batch), xi._deltas, eta._deltas])
     for others in seen[1:]:
         for one, other in zip(seen[0], others, strict=True):
             assert_array_equal(one, other)
@@ -214,11 +214,11 @@ def test_many_python_threads_at_once():
     manifold = Manifold((2,) * 15, 6)
     W = manifold.random_point(0)
     batch, g = RankOneBatch.from_columns(rng.standard_normal((5000, 15))), rng.standard_normal(5000)
-    expected, wrong = manifold.gradient(W, batch, g)._data, []
+    expected, wrong = manifold.gradient(W, batch, g)._deltas, []
 
     def work():
         for _ in range(20):
-            if not np.array_equal(manifold.gradient(W, batch, g)._data, expected):
+            if not np.array_equal(manifold.gradient(W, batch, g)._deltas, expected):
                 wrong.append(1)
 
     workers = [threading.Thread(target=work) for _ in range(6)]
@@ -268,7 +268,7 @@ def test_a_function_may_compute_within_a_gradient():
         return g
 
     xi = manifold.gradient(W, batch, nested)
-    assert_array_equal(xi._data, manifold.gradient(W, batch, g)._data)
+    assert_array_equal(xi._deltas, manifold.gradient(W, batch, g)._deltas)
 
 
 # -- range ----------------------------------------------------------------------------------------

@@ -22,7 +22,7 @@ from strategies import (
     tensors,
 )
 
-from ttexm import RankOneBatch, TTTensor, allclose
+from ttexm import Manifold, RankOneBatch, TTTensor, allclose
 
 
 def tolerance(dtype, scale=1.0):
@@ -203,6 +203,12 @@ def test_cross_approximates_a_smooth_function():
     assert np.abs(W.full().ravel() - exact).max() < 1e-6
 
 
+@pytest.mark.filterwarnings("ignore:TT-cross has not settled")
+def test_cross_without_tolerance_goes_on_until_nothing_changes_or_sweeps_are_done():
+    W = TTTensor.cross(lambda i: np.where(i[:, 0] > i[:, 1], 2.0, 1.0), (3, 3), 3, seed=0, eps=0)
+    assert_allclose(W.full(), np.where(np.tri(3, k=-1) > 0, 2.0, 1.0), atol=1e-14)
+
+
 def test_cross_warns_where_the_rank_does_not_suffice():
     from sklearn.exceptions import ConvergenceWarning
 
@@ -358,6 +364,28 @@ def test_allclose_is_about_the_norm_of_the_difference(pair):
         assert not allclose(W, Z, rtol=0, atol=0.99 * difference)
         assert allclose(W, Z, rtol=0, atol=1.01 * difference)
     assert allclose(W, W, atol=1e-12 * magnitude(W) * W.size)
+
+
+@pytest.mark.parametrize("two", [2, 2.0, np.float64(2), np.float32(2), np.array(2.0), np.int8(2)])
+def test_numbers_of_all_types_can_be_on_either_side(two):
+    W = TTTensor.random((2, 3), 2, seed=0)
+    w = W.full()
+    assert_is(two * W, 2 * w)
+    assert_is(W * two, 2 * w)
+    assert_is(two + W, 2 + w)
+    assert_is(two - W, 2 - w)
+    assert_is(W / two, w / 2)
+    xi = Manifold(W.shape, 2).random_tangent(W, seed=0)
+    for vector in (two * xi, xi * two, xi / two * 4):
+        assert_array_equal(vector.deltas[1], 2 * xi.deltas[1])
+    assert (np.shape(W), np.ndim(W), np.size(W)) == (W.shape, 2, 6)
+    assert_array_equal(np.array(W), w)
+    assert (np.float64(2) == W, np.float64(2) != W) == (False, True)
+
+
+def test_a_masked_array_without_masked_entries_is_an_array():
+    A = np.ma.masked_array(np.arange(6.0).reshape(2, 3), False)
+    assert_allclose(TTTensor.from_dense(A).full(), np.arange(6.0).reshape(2, 3), atol=1e-14)
 
 
 # -- gauges and rounding ------------------------------------------------------------------------

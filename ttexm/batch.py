@@ -1,7 +1,8 @@
 """A batch of rank-1 tensors: what a tensor train is contracted with."""
 
 import math
-from collections.abc import Sequence
+import numbers
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,7 +13,17 @@ from . import device
 from .device import resolve
 from .kernels import blocks, workspace
 from .kernels.layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch
-from .shapes import check_dtype, check_same_shape, check_shape, float_array
+from .shapes import (
+    check_dtype,
+    check_real,
+    check_same_shape,
+    check_shape,
+    float_array,
+    is_integer,
+    plain_array,
+)
+
+MOST_CODES = 2**31 - 1  # codes are 32-bit integers
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -76,10 +87,16 @@ class RankOneBatch:
 
         Parameters
         ----------
-        columns : array-like of shape (m, d), or list of d numpy arrays (m,) or (m, n_k - 1)
-            One number a sample and mode; or, in a list, several functions of a column.
+        columns : array-like of shape (m, d), or list of d arrays (m,) or (m, n_k - 1)
+            One number per sample and mode; or, in a list, one array per mode, which may hold
+            several functions of a column. Arrays are numpy's, pandas' and polars' Series and all
+            else but plain lists and tuples: a list of those is one of m rows.
         dtype : optional
             float64 or float32; by default that of the columns.
+
+        Notes
+        -----
+        NaN and inf are let through: contractions with such samples give NaN or inf.
 
         Examples
         --------
@@ -98,9 +115,14 @@ class RankOneBatch:
 
         Parameters
         ----------
-        vectors : array of shape (m, d, n), or list of d numpy arrays of shape (m, n_k)
+        vectors : array-like of shape (m, d, n), or list of d arrays of shape (m, n_k)
+            Arrays in a list are as for `from_columns`: all else but plain lists and tuples.
         dtype : optional
             float64 or float32; by default that of the vectors.
+
+        Notes
+        -----
+        NaN and inf are let through: contractions with such samples give NaN or inf.
 
         Examples
         --------
@@ -109,8 +131,14 @@ class RankOneBatch:
         >>> RankOneBatch.from_vectors([np.eye(3), np.ones((3, 2))]).shape
         (3, 2)
         """
-        if isinstance(vectors, np.ndarray) and vectors.ndim == 3:
-            vectors = list(np.moveaxis(vectors, 1, 0))
+        if not _is_list_of_arrays(vectors, "vectors"):
+            array = float_array(vectors, "vectors")
+            if array.ndim != 3 or array.shape[1] == 0:
+                raise ValueError(
+                    f"vectors must be of shape (m, d, n), or a list of d arrays (m, n_k), "
+                    f"got {array.shape}."
+                )
+            vectors = list(np.moveaxis(array, 1, 0))
         return cls._numeric(VECTOR, vectors, "vectors", dtype)
 
     @classmethod
@@ -124,7 +152,7 @@ class RankOneBatch:
         shape : sequence of d int
             Number of slots of each mode, the constant slot 0 included.
         scale : float or sequence of d float
-            Weight of the one-hot part.
+            Weight of the one-hot part: any finite number.
 
         Examples
         --------
@@ -164,6 +192,8 @@ class RankOneBatch:
         >>> RankOneBatch.join([x, x, x]).shape
         (2, 2, 2)
         """
+        if not isinstance(batches, (list, tuple, Iterator)):
+            raise TypeError(f"join needs a list of batches, got {type(batches).__name__}.")
         batches = list(batches)
         if not batches:
             raise ValueError("join needs at least one batch, got none.")
@@ -204,7 +234,7 @@ class RankOneBatch:
 
     @classmethod
     def _numeric(cls, kind, given, name, dtype):
-        tables, widths = _tables(given, name)
+        tables, widths = _tables(given, name, 1 if kind == NUMERIC else 2)
         dtype = check_dtype(np.result_type(*tables) if dtype is None else dtype)
         shape = check_shape((widths + 1 if kind == NUMERIC else widths).tolist())
         d, n_columns = len(widths), int(widths.sum())
@@ -217,11 +247,14 @@ class RankOneBatch:
 
     @classmethod
     def _coded(cls, kind, codes, shape, scale, dtype, name):
-        shape, dtype, d = check_shape(shape), check_dtype(dtype), len(shape)
-        codes = np.asarray(codes)
+        shape, dtype = check_shape(shape), check_dtype(dtype)
+        d, codes = len(shape), plain_array(codes, name)
+        if max(shape) > MOST_CODES:
+            k = next(k for k, n in enumerate(shape) if n > MOST_CODES)
+            raise ValueError(f"shape[{k}] must be at most 2^31 - 1, got {shape[k]}.")
         if codes.ndim != 2 or codes.shape[1] != d:
             raise ValueError(
-                f"{name} must be of shape (m, {d}), one column a mode, got {codes.shape}."
+                f"{name} must be of shape (m, {d}), one column per mode, got {codes.shape}."
             )
         if codes.dtype.kind not in "iu":
             raise TypeError(f"{name} must be integers, got {codes.dtype}.")
@@ -233,9 +266,13 @@ class RankOneBatch:
                 raise IndexError(
                     f"{name}[{row}, {k}] = {value} is out of range for mode {k} of size {shape[k]}."
                 )
-        scales = np.asarray(scale, dtype)
-        if scales.ndim > 1 or (scales.ndim == 1 and len(scales) != d):
-            raise ValueError(f"scale must be a number or {d} of them, got shape {scales.shape}.")
+        given = float_array(scale, "scale")
+        if given.ndim > 1 or (given.ndim == 1 and len(given) != d):
+            raise ValueError(f"scale must be a number or {d} of them, got shape {given.shape}.")
+        with np.errstate(over="ignore"):
+            scales = given.astype(dtype)
+        if not np.isfinite(scales).all():
+            raise ValueError(f"scale must be finite, also as {dtype}, got {scale!r}.")
         packed = blocks.pack([codes], np.int32)
         batch = Batch(
             np.full(d, kind, np.int64), np.arange(d), np.broadcast_to(scales, d).copy(),
@@ -316,8 +353,8 @@ class RankOneBatch:
     def extent(self) -> tuple[int, int]:
         """Exponents of the largest and the smallest non-zero number in the feature vectors."""
         high, low = 1, 1
-        for numbers in (self._batch.values, self._batch.scales):
-            top, bottom = device.get("cpu").extent(numbers)
+        for values in (self._batch.values, self._batch.scales):
+            top, bottom = device.get("cpu").extent(values)
             high, low = max(high, top), min(low, bottom)
         return high, low
 
@@ -339,12 +376,15 @@ class RankOneBatch:
     def _periods(self) -> dict:
         return {}
 
+    def __array__(self, dtype=None, copy=None):
+        raise TypeError("A RankOneBatch cannot be made an array: use batch.vectors(k).")
+
     def has_constant(self, k: int) -> bool:
         """Return whether slot 0 of mode k is the constant 1, for numeric columns and codes."""
         return int(self._batch.kinds[k]) in (NUMERIC, CATEGORY)
 
     def is_coded(self, k: int) -> bool:
-        """Return whether mode k is one of codes or indices, which never are written out."""
+        """Return whether mode k is kept as integers: one of codes or indices."""
         return int(self._batch.kinds[k]) in (CATEGORY, INDEX)
 
     def vectors(self, k: int) -> np.ndarray:
@@ -357,6 +397,7 @@ class RankOneBatch:
         array([[1., 5.],
                [1., 7.]])
         """
+        k = self._check_mode(k)
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
         column, (values, codes) = self._batch.columns[k], blocks.views(self._batch, m)
         out = np.zeros((m, n), self.dtype)
@@ -370,6 +411,11 @@ class RankOneBatch:
             out[:, 0] = 1
         return out
 
+    def _check_mode(self, k):
+        if not is_integer(k) or not -self.ndim <= k < self.ndim:
+            raise IndexError(f"k must be one of the {self.ndim} modes, got {k!r}.")
+        return int(k)
+
     def matrix(self, k: int) -> sparse.csr_array:
         """Return the feature vectors of mode k as a sparse matrix of shape (m, n_k).
 
@@ -379,6 +425,7 @@ class RankOneBatch:
         >>> RankOneBatch.from_codes([[700], [0]], shape=(1000,)).matrix(0).nnz
         3
         """
+        k = self._check_mode(k)
         kind, n, m = self._batch.kinds[k], self.shape[k], self.n_samples
         if kind in (NUMERIC, VECTOR):
             return sparse.csr_array(self.vectors(k))
@@ -425,6 +472,10 @@ class RankOneBatch:
         array([[1., 2.],
                [1., 4.]])
         """
+        check_real("factor", factor)
+        if not abs(factor) <= np.finfo(self.dtype).max:
+            raise ValueError(f"factor must be finite, also as {self.dtype}, got {factor!r}.")
+        factor = float(factor)
         data = self._batch
         factors = np.ones(data.n_values, self.dtype)
         for k in np.flatnonzero(data.kinds == NUMERIC):
@@ -438,9 +489,16 @@ class RankOneBatch:
 
     def __getitem__(self, rows) -> "RankOneBatch":
         """Select samples: a slice, an integer array or a boolean mask."""
+        if not isinstance(rows, slice):
+            given, rows = rows, plain_array(rows, "rows")
+            # An empty list is one of floats to numpy.
+            if rows.ndim != 1 or (rows.dtype.kind not in "biu" and rows.size):
+                raise IndexError(
+                    "A batch is indexed by a slice or a one-dimensional array of samples, "
+                    f"integers or booleans, got {given!r}."
+                )
+            rows = rows if rows.size else rows.astype(int)
         chosen = np.arange(self.n_samples)[rows]
-        if chosen.ndim != 1:
-            raise IndexError("A batch is indexed by a slice or a one-dimensional array of samples.")
         if self.device == "cpu":
             data = device.get("cpu").take(self._batch, self.n_samples, chosen)
             batch = RankOneBatch._of(self.shape, len(chosen), data, "cpu")
@@ -458,21 +516,38 @@ def check_batch(batch: RankOneBatch, shape: tuple[int, ...], what: str = "The ba
     check_same_shape(batch.shape, shape, what)
 
 
-def _tables(given, name):
+def _is_list_of_arrays(given, name) -> bool:
+    """Whether it is a list of arrays, one per mode; False for a table, or a list of its rows."""
+    if not isinstance(given, (list, tuple)):
+        return False
+    arrays = [not isinstance(part, (list, tuple, numbers.Number)) for part in given]
+    if any(arrays) and not all(arrays):
+        one, other = arrays.index(True), arrays.index(False)
+        raise TypeError(
+            f"{name} must be a list of arrays, one per mode, or of rows, all of them lists: "
+            f"{name}[{one}] is of type {type(given[one]).__name__}, {name}[{other}] of type "
+            f"{type(given[other]).__name__}."
+        )
+    return any(arrays)
+
+
+def _tables(given, name, least_dims):
     """The numbers as (m, c) arrays, one for all modes or one each, and each mode's columns."""
-    if isinstance(given, (list, tuple)) and any(isinstance(table, np.ndarray) for table in given):
+    if _is_list_of_arrays(given, name):
         tables = [float_array(table, f"{name}[{k}]") for k, table in enumerate(given)]
-        tables = [table[:, None] if table.ndim == 1 else table for table in tables]
         for k, table in enumerate(tables):
-            if table.ndim != 2:
+            if not least_dims <= table.ndim <= 2:
                 raise ValueError(f"{name}[{k}] must be of shape (m, ..), got {table.shape}.")
             if len(table) != len(tables[0]):
                 raise ValueError(
                     f"All modes must have the same number of samples: {name}[0] has "
                     f"{len(tables[0])}, {name}[{k}] has {len(table)}."
                 )
+        tables = [table[:, None] if table.ndim == 1 else table for table in tables]
         return tables, np.array([table.shape[1] for table in tables], np.int64)
     matrix = float_array(given, name)
     if matrix.ndim != 2 or matrix.shape[1] == 0:
-        raise ValueError(f"{name} must be of shape (m, d), one column a mode, got {matrix.shape}.")
+        raise ValueError(
+            f"{name} must be of shape (m, d), one column per mode, got {matrix.shape}."
+        )
     return [matrix], np.ones(matrix.shape[1], np.int64)

@@ -1,14 +1,21 @@
 """Ways to make a TTTensor: its class methods (`cls` is the class)."""
 
 import math
-import numbers
 import warnings
 from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from . import decompose, trains
-from .shapes import check_dtype, check_ranks, check_shape, float_array
+from .shapes import (
+    check_at_least,
+    check_count,
+    check_dtype,
+    check_ranks,
+    check_seed,
+    check_shape,
+    float_array,
+)
 
 
 def random(cls, shape, rank, seed=None, dtype=np.float64):
@@ -29,7 +36,7 @@ def random(cls, shape, rank, seed=None, dtype=np.float64):
     (1, 3, 5, 1)
     """
     shape, dtype = check_shape(shape), check_dtype(dtype)
-    ranks, rng = check_ranks(shape, rank), np.random.default_rng(seed)
+    ranks, rng = check_ranks(shape, rank), check_seed(seed)
     slots = [
         rng.standard_normal((n, ranks[k], ranks[k + 1]), dtype) / dtype.type(ranks[k] ** 0.5)
         for k, n in enumerate(shape)
@@ -62,10 +69,16 @@ def rank_one(cls, vectors: Sequence[np.ndarray]):
     array([[ 3.,  4.,  5.],
            [ 6.,  8., 10.]])
     """
+    if not isinstance(vectors, Sequence) and np.ndim(vectors) == 0:
+        raise TypeError(f"vectors must be a list of vectors, got {type(vectors).__name__}.")
     arrays = [float_array(vector, f"vectors[{k}]") for k, vector in enumerate(vectors)]
+    if not arrays:
+        raise ValueError("rank_one needs at least one vector, got none.")
     for k, vector in enumerate(arrays):
         if vector.ndim != 1:
             raise ValueError(f"vectors[{k}] must have one dimension, got shape {vector.shape}.")
+        if not len(vector):
+            raise ValueError(f"vectors[{k}] must have at least one entry, got none.")
     return cls([vector[None, :, None] for vector in arrays])
 
 
@@ -95,9 +108,12 @@ def from_dense(cls, array, rank=None, eps: float = 0.0):
     (1, 2, 2, 1)
     """
     array = float_array(array, "array")
-    shape = check_shape(array.shape)
+    shape = array.shape
+    if array.ndim == 0 or array.size == 0:
+        raise ValueError(f"array must have at least one mode and entry, got shape {shape}.")
     if not np.isfinite(array).all():
-        raise ValueError("array must be finite, got NaN or inf.")
+        at = tuple(np.argwhere(~np.isfinite(array))[0].tolist())
+        raise ValueError(f"array must be finite, got {array[at]} at index {at}.")
     most = check_ranks(shape, array.size if rank is None else rank)
     # A power of two, taken out, keeps squares of entries within range.
     exponent = math.frexp(float(np.abs(array).max()))[1]
@@ -119,7 +135,7 @@ def cross(cls, f: Callable, shape, rank, seed=None, *, eps: float = 1e-9, max_sw
     seed : None, int or numpy.random.Generator
         For the indices to start with.
     eps : float
-        Sweeps end when one changes the tensor by less than this, relative to its norm.
+        Sweeps end when one changes the tensor by no more than this, relative to its norm.
     max_sweeps : int
         Each costs about ``2 d n r^2`` evaluations. A ConvergenceWarning says if they were too
         few.
@@ -140,15 +156,17 @@ def cross(cls, f: Callable, shape, rank, seed=None, *, eps: float = 1e-9, max_sw
     True
     """
     shape = check_shape(shape)
-    ranks, rng = check_ranks(shape, rank), np.random.default_rng(seed)
-    if not isinstance(max_sweeps, numbers.Integral) or max_sweeps < 1:
-        raise ValueError(f"max_sweeps must be an integer of at least 1, got {max_sweeps!r}.")
+    ranks, rng = check_ranks(shape, rank), check_seed(seed)
+    if not callable(f):
+        raise TypeError(f"f must be a function of index rows, got {type(f).__name__}.")
+    check_at_least("eps", eps, 0)
+    check_count("max_sweeps", max_sweeps)
     approximations = (cls(cores) for cores in decompose.tt_cross(f, shape, ranks, rng))
     W = next(approximations)
     for _ in range(2 * max_sweeps - 1):
         last, W = W, next(approximations)
         change = (W - last).log_norm() - W.log_norm()
-        if not change > math.log(eps):
+        if not change > (math.log(eps) if eps > 0 else -math.inf):
             return W
     from sklearn.exceptions import ConvergenceWarning  # a slow import, rarely needed
 

@@ -10,6 +10,7 @@ from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import Bunch, check_random_state
 
 from . import archives
+from .shapes import check_at_least, check_count, check_real
 
 CAR_LEVELS = {
     "buying": ["low", "med", "high", "vhigh"],
@@ -256,10 +257,14 @@ def make_interactions(
     >>> bool((bunch.target == weight * bunch.data[:, columns].prod(axis=1)).all())
     True
     """
-    if not 1 <= order <= n_features:
+    check_count("n_samples", n_samples)
+    check_count("n_features", n_features)
+    check_count("n_interactions", n_interactions, 0)
+    check_count("order", order)
+    if order > n_features:
         raise ValueError(f"order must be from 1 to n_features = {n_features}, got {order}.")
-    if noise < 0:
-        raise ValueError(f"noise must be at least 0, got {noise}.")
+    check_at_least("noise", noise, 0)
+    check_real("flip", flip)
     if not 0 <= flip <= 1:
         raise ValueError(f"flip must be from 0 to 1, got {flip}.")
     rng = check_random_state(random_state)

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.linalg
 
+from .shapes import float_array
+
 # Singular directions below this share of the largest are rounding noise of f.
 NOISE = 1e-13
 
@@ -84,7 +86,7 @@ def _product(left, right):
 
 def _evaluate(f, left, right):
     indices = _product(left, right)
-    values = np.asarray(f(indices), dtype=np.float64)
+    values = float_array(f(indices), "f(indices)").astype(np.float64, copy=False)
     if values.shape != (len(indices),):
         raise ValueError(
             f"f must give one number for each row of indices: shape ({len(indices)},) was wanted "
@@ -100,6 +102,7 @@ def _evaluate(f, left, right):
 
 def _interpolate(A):
     """Rows of A (p, q) that its other rows are combinations of, and those: A ~ C A[chosen]."""
+    A = np.ldexp(A, -math.frexp(float(np.abs(A).max()))[1])  # sums of its entries stay in range
     Q, R, _ = scipy.linalg.qr(A, mode="economic", pivoting=True)
     size = np.abs(np.diag(R))
     rank = max(1, int((size > NOISE * size[0]).sum()))

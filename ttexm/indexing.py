@@ -1,8 +1,8 @@
-"""What ``W[..]`` means: one integer or slice a mode, an ellipsis, or an array of index rows."""
+"""What ``W[..]`` means: one integer or slice per mode, an ellipsis, or an array of index rows."""
 
 import numpy as np
 
-from .shapes import is_integer
+from .shapes import is_integer, plain_array
 
 
 def parse_key(key, shape: tuple[int, ...]) -> list[int | slice]:
@@ -37,10 +37,11 @@ def parse_key(key, shape: tuple[int, ...]) -> list[int | slice]:
 
 def parse_rows(indices, shape: tuple[int, ...]) -> np.ndarray:
     """Index rows as a non-negative integer array of shape (m, d)."""
-    indices, d = np.asarray(indices), len(shape)
+    indices, d = plain_array(indices, "indices"), len(shape)
     if indices.ndim != 2 or indices.shape[1] != d:
         raise IndexError(
-            f"An array of indices must be of shape (m, {d}), one row an entry, got {indices.shape}."
+            f"An array of indices must be of shape (m, {d}), one row per entry, "
+            f"got {indices.shape}."
         )
     if indices.dtype.kind not in "iu":
         raise IndexError(f"An array of indices must hold integers, got {indices.dtype}.")

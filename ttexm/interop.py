@@ -1,9 +1,11 @@
 """Other libraries' optimizers on our manifold; importing this module needs pymanopt."""
 
-import numpy as np
+import math
+
 from pymanopt.manifolds.manifold import RiemannianSubmanifold
 
 from .manifold import Manifold
+from .shapes import check_count, check_seed
 from .tangent import TangentVector
 from .tensor import TTTensor
 
@@ -44,9 +46,12 @@ class PymanoptManifold(RiemannianSubmanifold):
     """
 
     def __init__(self, manifold: Manifold, seed=None, n_steps: int = 8):
+        if not isinstance(manifold, Manifold):
+            raise TypeError(f"manifold must be a ttexm.Manifold, got {type(manifold).__name__}.")
+        check_count("n_steps", n_steps)
         super().__init__(name=repr(manifold), dimension=manifold.dim)
         self.manifold = manifold
-        self._rng = np.random.default_rng(seed)
+        self._rng = check_seed(seed)
         self._n_steps = n_steps
 
     def inner_product(self, point, tangent_vector_a, tangent_vector_b) -> float:
@@ -91,10 +96,10 @@ class PymanoptManifold(RiemannianSubmanifold):
         ``|xi|^3 / n_steps``: good to check a retraction against, not to measure with.
         """
         velocity = tangent_vector / self._n_steps
-        length = velocity.norm()
+        length = velocity.log_norm()
         for _ in range(self._n_steps):
             point = self.manifold.retract(point, velocity)
             velocity = self.manifold.transport(velocity, point)
-            if length > 0:
-                velocity = (length / velocity.norm()) * velocity
+            if velocity.log_norm() > -math.inf:
+                velocity = math.exp(length - velocity.log_norm()) * velocity
         return point

@@ -9,7 +9,14 @@ import numpy as np
 from . import device, trains
 from .batch import RankOneBatch, check_batch
 from .device import resolve
-from .shapes import check_ranks, check_same_shape, check_shape, shorten
+from .shapes import (
+    check_ranks,
+    check_same_shape,
+    check_seed,
+    check_shape,
+    float_array,
+    shorten,
+)
 from .tangent import TangentVector
 from .tensor import TTTensor
 
@@ -159,8 +166,7 @@ class Manifold:
         seed : None, int or numpy.random.Generator
         """
         left, _, _ = TTTensor.random(self.shape, self.ranks, seed, dtype)._frames
-        center, _ = trains.normalized(left.data[left.offsets[-2] :])
-        left.data[left.offsets[-2] :] = center / np.linalg.norm(center)
+        left.data[left.offsets[-2] :] /= np.linalg.norm(left.data[left.offsets[-2] :])
         return TTTensor._of(left, is_left=True)
 
     def random_tangent(self, W: TTTensor, seed=None) -> TangentVector:
@@ -172,7 +178,7 @@ class Manifold:
         """
         self._check_point(W)
         left, _, _ = self._frames(W)
-        data = np.random.default_rng(seed).standard_normal(len(left.data), W.dtype)
+        data = check_seed(seed).standard_normal(len(left.data), W.dtype)
         data = self._kernels.fix_gauge(left, data)
         return TangentVector(W, data / np.linalg.norm(data))
 
@@ -211,26 +217,27 @@ class Manifold:
         """
         self._check_point(W)
         if isinstance(Z, RankOneBatch):
-            return self.gradient(W, Z, np.ones(len(Z)) if weights is None else weights)
+            weights = np.ones(len(Z)) if weights is None else float_array(weights, "weights")
+            return self._project_batch(W, Z, weights, "weights")
         if isinstance(Z, TTTensor):
             if weights is not None:
                 raise ValueError("weights are for several tensors; a single one can be scaled.")
-            return TangentVector(W, self._project_tensor(W, Z, "Z"))
-        if not isinstance(Z, Iterable):
+            return self._project_tensor(W, Z, "Z")
+        if not isinstance(Z, Iterable) or isinstance(Z, np.ndarray):
             raise TypeError(
                 "Z must be a TTTensor, a sequence of them or a RankOneBatch, "
                 f"got {type(Z).__name__}."
             )
         tensors = list(Z)
-        weights = np.ones(len(tensors)) if weights is None else np.asarray(weights, np.float64)
+        weights = np.ones(len(tensors)) if weights is None else float_array(weights, "weights")
         if weights.shape != (len(tensors),):
             raise ValueError(
-                f"weights must be {len(tensors)}, one a tensor, got shape {weights.shape}."
+                f"weights must be {len(tensors)}, one per tensor, got shape {weights.shape}."
             )
-        total = np.zeros_like(self._frames(W)[0].data)
-        for j, (tensor, weight) in enumerate(zip(tensors, weights, strict=True)):
-            total += W.dtype.type(weight) * self._project_tensor(W, tensor, f"Z[{j}]")
-        return TangentVector(W, total)
+        total = self.zero_tangent(W)
+        for j, (tensor, weight) in enumerate(zip(tensors, weights.tolist(), strict=True)):
+            total = total + weight * self._project_tensor(W, tensor, f"Z[{j}]")
+        return total
 
     def _project_tensor(self, W, Z, name):
         if not isinstance(Z, TTTensor):
@@ -242,9 +249,19 @@ class Manifold:
         if Z is W:
             # P_W(W) = W, and its last delta is all of it: the penalty of every step comes here.
             data = np.zeros_like(left.data)
-            data[left.offsets[-2] :] = trains.ldexp(left.data[left.offsets[-2] :], exponent)
-            return data
-        return self._kernels.project_train(left, right, *Z.astype(W.dtype)._scaled)
+            data[left.offsets[-2] :] = left.data[left.offsets[-2] :]
+            return TangentVector(W, data, exponent)
+        Z = Z.astype(W.dtype)
+        train, exponent = Z._scaled
+        data = self._kernels.project_train(left, right, train, 0)
+        if trains.is_moderate(data):
+            return TangentVector(W, data, exponent)
+        # Beyond the range of floats, or zero, or close to either: relative to the norm it is not.
+        mantissa, total = Z._norm
+        if not 0 < mantissa < np.inf:
+            return TangentVector(W, data, 0)
+        data = self._kernels.project_train(left, right, train, exponent - total)
+        return TangentVector._of(W, data, total)
 
     def gradient(self, W: TTTensor, batch: RankOneBatch, g) -> TangentVector:
         """Riemannian gradient of ``sum_s loss_s(<W, X_s>)``: the projection of ``sum_s g_s X_s``.
@@ -264,7 +281,8 @@ class Manifold:
         -------
         TangentVector
             In O(d n r^2 (r + m)); categories cost O(d r^2) a sample, whatever n. The same bits for
-            any number of threads.
+            any number of threads. W and g may be of any size; it is inf or NaN, and `retract`
+            refuses it, if a norm |X_s| does not fit into a float.
 
         Examples
         --------
@@ -283,12 +301,16 @@ class Manifold:
         True
         """
         self._check_point(W)
+        return self._project_batch(W, batch, g, "g")
+
+    def _project_batch(self, W, batch, g, name):
         check_batch(batch, self.shape)
         batch, (left, right, exponent) = batch.to(self.device), self._frames(W)
         held = batch.astype(W.dtype)._held
-        g = trains.derivatives(g, len(batch), W.dtype, exponent)
+        g = trains.Derivatives(g, len(batch), W.dtype, exponent, name)
         period = batch.gradient_period(W.dtype)
-        return TangentVector(W, self._kernels.gradient(left, right, held, len(batch), g, period))
+        data = self._kernels.gradient(left, right, held, len(batch), g.argument, period)
+        return TangentVector._of(W, data, g.power)
 
     # -- moving --------------------------------------------------------------------------------
 
@@ -319,10 +341,16 @@ class Manifold:
         self._check_tangent(xi)
         if xi.point is not W:
             raise ValueError("xi is a tangent vector of another point than W.")
-        if not np.isfinite(xi._data).all():
+        if not np.isfinite(xi._deltas).all():
             raise ValueError("xi must be finite, got NaN or inf in its deltas.")
-        left, right, exponent = self._frames(W)
-        return TTTensor._of(*self._kernels.retract(left, exponent, right, xi._data), is_left=True)
+        (left, right, exponent), deltas, shared = self._frames(W), xi._deltas, xi._exponent
+        if exponent != shared:
+            center = left.data[left.offsets[-2] :]
+            shared, (_, deltas) = trains.common((exponent, center), (shared, deltas))
+        # The larger of the two has the power 0; below 2^-5000 the point does not count.
+        power = max(-5000, min(0, exponent - shared))
+        train, rest = self._kernels.retract(left, power, right, deltas)
+        return TTTensor._of(train, shared + rest, is_left=True)
 
     def transport(self, xi: TangentVector, W_new: TTTensor) -> TangentVector:
         """Bring a tangent vector to another point, by projection, in O(d n r^3)."""

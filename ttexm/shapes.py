@@ -1,9 +1,10 @@
 """Shapes and ranks: what users may give, and what a tensor of that shape allows."""
 
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence, Set
 
 import numpy as np
+from scipy import sparse
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
@@ -12,8 +13,13 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
     """The shape as a tuple of Python integers, all at least 1."""
     if isinstance(shape, numbers.Integral):
         shape = (shape,)
-    shape = tuple(shape)
-    if shape and all(type(n) is int and n > 0 for n in shape):
+    try:
+        if isinstance(shape, (str, bytes, Set, Mapping)):
+            raise TypeError
+        shape = tuple(shape)
+    except TypeError:
+        raise TypeError(f"shape must be a sequence of integers, got {shape!r}.") from None
+    if shape and all(type(n) is int and 0 < n < 2**63 for n in shape):
         return shape  # the usual case; the checks below take long for 100 000 modes
     if not shape:
         raise ValueError("shape must have at least one mode, got ().")
@@ -22,6 +28,8 @@ def check_shape(shape: Sequence[int]) -> tuple[int, ...]:
             raise TypeError(f"shape[{k}] must be an integer, got {n!r}.")
         if n < 1:
             raise ValueError(f"shape[{k}] must be at least 1, got {n}.")
+        if n >= 2**63:
+            raise ValueError(f"shape[{k}] must be less than 2^63, got {n}.")
     return tuple(int(n) for n in shape)
 
 
@@ -64,15 +72,75 @@ def check_ranks(shape: tuple[int, ...], rank: int | Sequence[int], name="rank") 
 
 def check_dtype(dtype) -> np.dtype:
     """float64 or float32, as a dtype."""
-    dtype = np.dtype(dtype)
+    try:
+        dtype = np.dtype(dtype)
+    except (TypeError, ValueError):
+        raise TypeError(f"dtype must be float64 or float32, got {dtype!r}.") from None
     if dtype not in FLOATS:
         raise TypeError(f"dtype must be float64 or float32, got {dtype}.")
     return dtype
 
 
+def check_seed(seed) -> np.random.Generator:
+    """The generator that a seed stands for."""
+    try:
+        return np.random.default_rng(seed)
+    except (TypeError, ValueError) as error:
+        raise type(error)(
+            f"seed must be None, an integer of at least 0 or a numpy.random.Generator, "
+            f"got {seed!r}."
+        ) from None
+
+
+def check_real(name: str, value) -> None:
+    """Raise unless it is a real number; NaN and inf are."""
+    if not is_real(value) or isinstance(value, bool):
+        raise TypeError(f"{name} must be a number, got {value!r}.")
+
+
+def check_at_least(name: str, value, least: float) -> None:
+    """Raise unless it is a finite real number of at least `least`."""
+    check_real(name, value)
+    if not least <= value <= np.finfo(np.float64).max:
+        raise ValueError(f"{name} must be finite and at least {least}, got {value!r}.")
+
+
+def check_count(name: str, value, least: int = 1) -> None:
+    """Raise unless it is an integer of at least `least`."""
+    if not is_integer(value):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    if value < least:
+        raise ValueError(f"{name} must be at least {least}, got {value}.")
+
+
+def plain_array(values, what: str) -> np.ndarray:
+    """The values as an array, without masks: numpy would ignore them."""
+    if sparse.issparse(values):
+        raise TypeError(f"{what} must be dense, got a sparse matrix; use its toarray().")
+    _refuse_masked(values, what)
+    try:
+        return np.asarray(values)
+    except ValueError as error:
+        raise ValueError(f"{what} must be an array of numbers: {error}") from None
+
+
+def _refuse_masked(values, what):
+    if isinstance(values, (list, tuple)):
+        # Lists of numbers hold no masked arrays, and may be long.
+        if values and not isinstance(values[0], numbers.Number):
+            for k, part in enumerate(values):
+                _refuse_masked(part, f"{what}[{k}]")
+    elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
+        place = ", ".join(map(str, np.argwhere(np.ma.getmaskarray(values))[0]))
+        raise ValueError(
+            f"{what} must have no masked entries, got one at [{place}]; "
+            f"put numbers in their place with filled()."
+        )
+
+
 def float_array(values, what: str) -> np.ndarray:
     """The values as an array of float64 or float32; integers and booleans become float64."""
-    array = np.asarray(values)
+    array = plain_array(values, what)
     if array.dtype.kind in "biu":
         array = array.astype(np.float64)
     if array.dtype not in FLOATS:
@@ -83,8 +151,13 @@ def float_array(values, what: str) -> np.ndarray:
 def is_integer(n) -> bool:
     """Whether it is an integer of any type, and no boolean."""
     return type(n) is int or (
-        isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_))
+        isinstance(n, numbers.Integral) and not isinstance(n, (bool, np.bool_, np.timedelta64))
     )
+
+
+def is_real(x) -> bool:
+    """Whether it is a real number of any type; numpy takes spans of time for integers."""
+    return isinstance(x, numbers.Real) and not isinstance(x, np.timedelta64)
 
 
 def check_same_shape(given: tuple[int, ...], wanted: tuple[int, ...], what: str) -> None:

@@ -15,9 +15,44 @@ from .compiled import CompiledTensor
 from .drawing import draw_train
 from .indexing import collapse, parse_key, parse_rows, scaled_product
 from .kernels.layout import Train
-from .shapes import check_dtype, check_ranks, check_same_shape, float_array, shorten
+from .protocols import apply_function, apply_ufunc, refuse_array, refuse_masked_arrays
+from .shapes import (
+    check_at_least,
+    check_dtype,
+    check_ranks,
+    check_real,
+    check_same_shape,
+    float_array,
+    is_integer,
+    is_real,
+    shorten,
+)
 
 MAX_SIZE = 2**27  # entries that `full` writes out unasked: 1 GiB of float64
+
+FROM_DENSE = "; use TTTensor.from_dense on the array"
+# What to use instead of numpy's functions.
+COUNTERPARTS = {
+    np.sum: "W.sum()",
+    np.mean: "W.sum() / W.size",
+    np.average: "W.sum() / W.size",
+    np.linalg.norm: "W.norm()",
+    np.dot: "W.inner(Z)",
+    np.vdot: "W.inner(Z)",
+    np.inner: "W.inner(Z)",
+    np.tensordot: "W.inner(Z), or W.contract(batch)",
+    np.einsum: "W.inner(Z), or W.contract(batch)",
+    np.matmul: "W.inner(Z), or W.contract(batch)",
+    np.allclose: "ttexm.allclose(W, Z)",
+    np.isclose: "ttexm.allclose(W, Z)",
+    np.array_equal: "ttexm.allclose(W, Z)",
+    np.array_equiv: "ttexm.allclose(W, Z)",
+    np.round: "W.round() to lower the ranks; entries cannot be rounded",
+    np.around: "W.round() to lower the ranks; entries cannot be rounded",
+    np.square: "W * W",
+    np.take: "W[indices]",
+    np.copy: "W itself, which is immutable, or W.full()",
+}
 
 
 @dataclass(frozen=True, eq=False, init=False, repr=False)
@@ -33,6 +68,15 @@ class TTTensor:
     cores : sequence of d arrays of shape (r0, n, r1)
         Adjacent ranks must agree, the outermost ones be 1. Integers become float64.
 
+    Notes
+    -----
+    A power of two is kept apart from the cores, so that no operation over- or underflows: tensors
+    of norm 2^-5000 are added, multiplied, rounded and contracted as any others. Only plain numbers
+    (`full`, an entry, `norm`, `inner`, `contract`, `cores`) become inf, with numpy's own
+    RuntimeWarning, or 0 where they do not fit; `log_norm`, `log_inner` and `log_contract` always
+    have a value. Accuracy is relative to the largest entries: those that are 2^-1000 times smaller
+    (2^-100 in float32) may be lost.
+
     Examples
     --------
     >>> from ttexm import TTTensor
@@ -46,9 +90,8 @@ class TTTensor:
     """
 
     _train: Train
-    _is_left: bool
-
-    __array_ufunc__ = None  # numpy's scalars leave c + W and c * W to this class
+    _exponent: int  # the tensor is 2^exponent times the train
+    _is_left: bool  # the train is left-orthogonal
 
     def __init__(self, cores: Sequence[np.ndarray]):
         if isinstance(cores, np.ndarray) or not isinstance(cores, Sequence):
@@ -73,19 +116,29 @@ class TTTensor:
                 raise ValueError(f"The {side}most rank must be 1, got {rank}.")
         dtype = np.result_type(*arrays)
         slots = [core.transpose(1, 0, 2).astype(dtype, copy=False) for core in arrays]
-        object.__setattr__(self, "_train", trains.from_slots(slots))
-        object.__setattr__(self, "_is_left", False)
+        vars(self).update(_train=trains.from_slots(slots), _exponent=0, _is_left=False)
 
     @classmethod
     def _of(cls, train: Train, exponent: int = 0, is_left: bool = False) -> "TTTensor":
         """2^exponent times a train, without checks; is_left: it is left-orthogonal."""
         self = object.__new__(cls)
-        object.__setattr__(self, "_train", trains.settle(train, exponent))
-        object.__setattr__(self, "_is_left", is_left and exponent == 0)
+        vars(self).update(_train=train, _exponent=exponent, _is_left=is_left)
         return self
 
     def __reduce__(self):
-        return _restore, tuple(self._train)[:3]
+        return _restore, (*self._train[:3], self._exponent)
+
+    def __array_ufunc__(self, ufunc, method, *inputs, **keywords):
+        return apply_ufunc(self, ufunc, method, inputs, keywords, COUNTERPARTS, self._way_out)
+
+    def __array_function__(self, function, types, arguments, keywords):
+        return apply_function(self, function, arguments, COUNTERPARTS, self._way_out)
+
+    _data = property(refuse_masked_arrays)
+
+    @property
+    def _way_out(self) -> str:
+        return f"W.full(), which writes out all {self._entries} entries"
 
     # -- construction --------------------------------------------------------------------------
 
@@ -135,8 +188,18 @@ class TTTensor:
 
     @cached_property
     def cores(self) -> tuple[np.ndarray, ...]:
-        """The cores, read-only arrays of shape ``(r0, n, r1)``."""
-        return tuple(_read_only(slots.transpose(1, 0, 2)) for slots in trains.to_slots(self._train))
+        """The cores, read-only arrays of shape ``(r0, n, r1)``.
+
+        They hold plain numbers. A power of two that was kept apart is in the last core, or spread
+        over all if it does not fit there; if it does not fit even so, cores are inf or 0.
+        """
+        return tuple(_read_only(slots.transpose(1, 0, 2)) for slots in trains.to_slots(self._plain))
+
+    @cached_property
+    def _plain(self) -> Train:
+        """The train without a power of two apart."""
+        train = trains.absorb(self._train, self._exponent)
+        return trains.spread(*self._scaled) if train is None else train
 
     def to_cores(self) -> list[np.ndarray]:
         """Return copies of the cores, ``(r0, n, r1)``: the format of most TT libraries.
@@ -172,18 +235,24 @@ class TTTensor:
         array([[1., 1., 1.],
                [1., 1., 1.]])
         """
-        if self.size > max_size:
-            entries = self.size if self.size < 10**9 else f"10^{math.log10(self.size):.1f}"
+        check_real("max_size", max_size)
+        if not self.size <= max_size:
             raise ValueError(
-                f"The full tensor of shape {shorten(self.shape)} has {entries} entries, more than "
-                f"max_size={max_size}; index it, or raise max_size if it fits in memory."
+                f"The full tensor of shape {shorten(self.shape)} has {self._entries} entries, more "
+                f"than max_size={max_size}; index it, or raise max_size if it fits in memory."
             )
-        rows, exponent = np.ones((1, 1), self.dtype), 0
-        for slots in trains.to_slots(self._train):
+        train, exponent = self._scaled
+        rows = np.ones((1, 1), self.dtype)
+        for slots in trains.to_slots(train):
             n, r0, r1 = slots.shape
             rows, power = scaled_product(rows, slots.transpose(1, 0, 2).reshape(r0, n * r1))
             rows, exponent = rows.reshape(-1, r1), exponent + power
         return trains.ldexp(rows.reshape(self.shape), exponent)
+
+    @property
+    def _entries(self) -> str:
+        """Their number, for people."""
+        return str(self.size) if self.size < 10**9 else f"10^{math.log10(self.size):.1f}"
 
     def __array__(self, dtype=None, copy=None) -> np.ndarray:
         if copy is False:
@@ -203,7 +272,10 @@ class TTTensor:
         items = parse_key(key, self.shape)
         if all(isinstance(item, int) for item in items):
             return self[np.array([items])][0]
-        return self._collapse(lambda slots, k: slots[items[k]])
+        # Slots that are not asked for may be far larger, and scaling by them would lose the others;
+        # at rank 1 there are no sums that need it.
+        train, exponent = self._scaled if self.rank > 1 else (self._train, self._exponent)
+        return self._collapse(train, exponent, lambda slots, k: slots[items[k]])
 
     def sum(self, axis=None):
         """Sum the entries, over all modes or some of them, in O(d n r^2).
@@ -211,7 +283,7 @@ class TTTensor:
         Parameters
         ----------
         axis : None, int or sequence of int
-            The modes to sum over.
+            The modes to sum over, each once.
 
         Examples
         --------
@@ -219,20 +291,29 @@ class TTTensor:
         >>> TTTensor.ones((2,) * 160).sum() == 2.0**160
         np.True_
         """
-        axes = range(self.ndim) if axis is None else np.atleast_1d(axis).tolist()
+        if axis is None:
+            axes = range(self.ndim)
+        else:
+            is_several = isinstance(axis, Sequence) or (isinstance(axis, np.ndarray) and axis.ndim)
+            axes = axis if is_several else [axis]
+        gone = set()
         for k in axes:
-            if not isinstance(k, int) or not -self.ndim <= k < self.ndim:
+            if not is_integer(k) or not -self.ndim <= k < self.ndim:
                 raise ValueError(f"axis must be among the {self.ndim} modes, got {k!r}.")
-        gone = {k % self.ndim for k in axes}
-        return self._collapse(lambda slots, k: slots.sum(axis=0) if k in gone else slots)
+            if k % self.ndim in gone:
+                raise ValueError(f"axis must have each mode once, got mode {k % self.ndim} twice.")
+            gone.add(int(k) % self.ndim)
+        return self._collapse(
+            *self._scaled, lambda slots, k: slots.sum(axis=0) if k in gone else slots
+        )
 
-    def _collapse(self, part):
+    def _collapse(self, train, exponent, part):
         """The tensor of the cores part(slots, k); what is a matrix goes into its neighbours."""
-        parts = [part(slots, k) for k, slots in enumerate(trains.to_slots(self._train))]
-        cores, exponent = collapse(parts)
+        parts = [part(slots, k) for k, slots in enumerate(trains.to_slots(train))]
+        cores, power = collapse(parts)
         if all(part.ndim == 2 for part in parts):
-            return trains.ldexp(cores[0], exponent)[0, 0, 0]
-        return TTTensor._of(trains.from_slots(cores), exponent)
+            return trains.ldexp(cores[0], exponent + power)[0, 0, 0]
+        return TTTensor._of(trains.from_slots(cores), exponent + power)
 
     # -- algebra -------------------------------------------------------------------------------
 
@@ -248,47 +329,64 @@ class TTTensor:
         return (-self)._plus(other, 1)
 
     def _plus(self, other, sign):
-        if _is_scalar(other):
-            other, sign = TTTensor.ones(self.shape, self.dtype), sign * other
+        factor = as_scalar(other)
+        if factor is not None:
+            other = factor * TTTensor.ones(self.shape, self.dtype)
         elif not isinstance(other, TTTensor):
-            return _refuse(other)
-        left, right = self._matched(other)
-        return TTTensor._of(device.get("cpu").add(left, 1, right, sign))
+            return refuse_array(self, other, FROM_DENSE)
+        (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
+        if e == f:
+            return TTTensor._of(device.get("cpu").add(left, 1, right, sign), e)
+        left, right, exponent = trains.align(left, e, right, f)
+        # Blocks that differ vastly in size may yet have products that do not.
+        train, power = trains.tame(device.get("cpu").add(left, 1, right, sign), is_uneven=True)
+        return TTTensor._of(train, exponent + power)
 
     def __mul__(self, other):
         if isinstance(other, TTTensor):
-            return TTTensor._of(device.get("cpu").hadamard(*self._matched(other)))
-        if not _is_scalar(other):
-            return _refuse(other)
-        return TTTensor._of(trains.scale(self._train, other))
+            (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
+            return TTTensor._of(device.get("cpu").hadamard(left, right), e + f)
+        factor = as_scalar(other)
+        if factor is None:
+            return refuse_array(self, other, FROM_DENSE)
+        return self._times(*trains.frexp(factor))
 
     __rmul__ = __mul__
 
     def __truediv__(self, other):
-        if not _is_scalar(other):
-            return NotImplemented
-        if other == 0:
+        divisor = as_scalar(other)
+        if divisor is None:
+            return refuse_array(self, other, FROM_DENSE)
+        if divisor == 0:
             raise ZeroDivisionError("A TTTensor cannot be divided by zero.")
-        return TTTensor._of(trains.scale(self._train, 1 / other))
+        mantissa, exponent = trains.frexp(divisor)
+        return self._times(1 / mantissa, -exponent)
+
+    def _times(self, mantissa, exponent):
+        train, power = trains.scale(self._train, mantissa, exponent)
+        return TTTensor._of(train, self._exponent + power)
 
     def __neg__(self):
         return self * -1
 
-    def _matched(self, other: "TTTensor") -> tuple[Train, Train]:
-        """Both trains, of one dtype, after a check that the shapes agree."""
+    def _matched(self, other: "TTTensor") -> tuple["TTTensor", "TTTensor"]:
+        """Both tensors, of one dtype, after a check that the shapes agree."""
         if not isinstance(other, TTTensor):
             raise TypeError(f"A TTTensor was wanted, got {type(other).__name__}.")
         check_same_shape(other.shape, self.shape, "The other tensor")
         dtype = np.result_type(self.dtype, other.dtype)
-        return self.astype(dtype)._train, other.astype(dtype)._train
+        return self.astype(dtype), other.astype(dtype)
 
     def astype(self, dtype) -> "TTTensor":
         """Return the tensor in another precision, or itself if it has that one."""
         dtype = check_dtype(dtype)
         if dtype == self.dtype:
             return self
-        # float32 has a smaller range: powers of two go where they fit.
-        train, exponent = self._scaled
+        train, exponent = self._train, self._exponent
+        if dtype == np.float32:
+            # It has a smaller range: powers of two go where they fit.
+            train, power = trains.tame(train, dtype)
+            exponent += power
         return TTTensor._of(train._replace(data=train.data.astype(dtype)), exponent)
 
     # -- products and norms --------------------------------------------------------------------
@@ -296,7 +394,8 @@ class TTTensor:
     @cached_property
     def _scaled(self) -> tuple[Train, int]:
         """The train with cores of moderate size, and the power of two that it lacks."""
-        return device.get("cpu").normalize_cores(self._train)
+        train, power = trains.tame(self._train)
+        return train, self._exponent + power
 
     def inner(self, other: "TTTensor") -> float:
         """Return the inner product ``<W, Z>``, the sum of ``W * Z``, in O(d n r^3).
@@ -317,16 +416,14 @@ class TTTensor:
         --------
         >>> from ttexm import TTTensor
         >>> W = TTTensor.ones((2,) * 5000)
-        >>> W.inner(W), W.log_inner(-W)  # 2^5000 is no float
-        (inf, (-1.0, 3465.735...))
+        >>> W.log_inner(-W)  # -2^5000, which is no float
+        (-1.0, 3465.735...)
         """
         mantissa, exponent = self._inner(other)
         return float(np.sign(mantissa)), float(trains.log_abs(mantissa, exponent))
 
     def _inner(self, other):
-        self._matched(other)
-        dtype = np.result_type(self.dtype, other.dtype)
-        (left, e), (right, f) = self.astype(dtype)._scaled, other.astype(dtype)._scaled
+        (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
         mantissa, exponent = device.get("cpu").inner_product(left, right)
         return mantissa, exponent + e + f
 
@@ -375,7 +472,7 @@ class TTTensor:
         """
         trains.check_finite(self._train, "round")
         most = check_ranks(self.shape, self.rank if rank is None else rank)
-        eps = trains.relative_eps(eps or 0.0, self.dtype, self.ndim)
+        eps = trains.relative_eps(0.0 if eps is None else eps, self.dtype, self.ndim)
         train, exponent = self._scaled
         train, power = trains.round(train, most, eps)
         return TTTensor._of(train, exponent + power)
@@ -384,7 +481,8 @@ class TTTensor:
         """Return the tensor with orthogonal cores around a center, in O(d n r^3).
 
         Cores before `center` are left-orthogonal, those after it right-orthogonal, so the center
-        core has the tensor's norm. Ranks that exceed what the shape allows are lowered.
+        core has the tensor's norm. Ranks that exceed what the shape allows are lowered. A norm that
+        is no float is kept apart as a power of two, which `cores` spreads over all cores.
 
         Examples
         --------
@@ -395,21 +493,14 @@ class TTTensor:
         True
         """
         d = self.ndim
-        if not isinstance(center, numbers.Integral) or not -d <= center < d:
+        if not is_integer(center) or not -d <= center < d:
             raise ValueError(
                 f"center must be one of the {d} modes, from 0 to {d - 1}, got {center!r}."
             )
         trains.check_finite(self._train, "orthogonalize")
         (train, exponent), center = self._scaled, int(center) % d
         train, power = trains.orthogonalize(train, center)
-        core = train.data[train.offsets[center] : train.offsets[center + 1]]
-        core[:] = trains.ldexp(core, exponent + power)
-        if not np.isfinite(core).all():
-            raise OverflowError(
-                f"The norm, exp({self.log_norm():.6g}), does not fit into the center core; "
-                f"divide the tensor first."
-            )
-        return TTTensor._of(train)
+        return TTTensor._of(*trains.absorb_at(train, exponent + power, center))
 
     @cached_property
     def _frames(self) -> tuple[Train, Train, int]:
@@ -429,9 +520,13 @@ class TTTensor:
         high, low = trains.check_finite(self._train, "A tangent space")
         # Sweeps take powers of two out of products of cores, not out of the cores themselves.
         is_moderate = max(high, -low) < np.finfo(self.dtype).maxexp // 2
-        train, exponent = (self._train, 0) if self._is_left or is_moderate else self._scaled
+        train, exponent = self._train, self._exponent
+        if not (self._is_left or is_moderate):
+            train, exponent = self._scaled
         left, right, power = kernels.both_gauges(train, self._is_left)
-        return left, right, exponent + power
+        center = left.data[left.offsets[-2] :]
+        center[:], rest = trains.normalized(center)
+        return left, right, exponent + power + rest
 
     # -- contraction ---------------------------------------------------------------------------
 
@@ -514,7 +609,7 @@ class TTTensor:
                 [18.]]])
         """
         check_batch(batch, self.shape)
-        data = trains.core_gradient(self._train, batch, g)
+        data = trains.core_gradient(self._plain, batch, g)
         slots = trains.to_slots(self._train._replace(data=data))
         return [np.ascontiguousarray(part.transpose(1, 0, 2)) for part in slots]
 
@@ -549,16 +644,18 @@ def allclose(W: TTTensor, Z: TTTensor, rtol: float = 1e-9, atol: float = 0.0) ->
     >>> allclose(2 * W, W + W)
     True
     """
-    for name, tolerance in (("rtol", rtol), ("atol", atol)):
-        if not tolerance >= 0:
-            raise ValueError(f"{name} must be at least 0, got {tolerance!r}.")
+    for name, tensor in (("W", W), ("Z", Z)):
+        if not isinstance(tensor, TTTensor):
+            raise TypeError(f"{name} must be a TTTensor, got {type(tensor).__name__}.")
+    check_at_least("rtol", rtol, 0)
+    check_at_least("atol", atol, 0)
     with np.errstate(divide="ignore"):
-        allowed = np.logaddexp(np.log(atol), np.log(rtol) + Z.log_norm())
+        allowed = np.logaddexp(np.log(float(atol)), np.log(float(rtol)) + Z.log_norm())
     return bool((W - Z).log_norm() <= allowed)
 
 
-def _restore(data, ranks, sizes):
-    return TTTensor._of(device.get("cpu").make_train(data, ranks, sizes))
+def _restore(data, ranks, sizes, exponent=0):
+    return TTTensor._of(device.get("cpu").make_train(data, ranks, sizes), exponent)
 
 
 def _read_only(array):
@@ -566,14 +663,8 @@ def _read_only(array):
     return array
 
 
-def _refuse(other):
-    """What an operation gives for an operand it does not know: numpy's own error says less."""
-    if isinstance(other, np.ndarray):
-        raise TypeError(
-            "A TTTensor and an array cannot be combined; use TTTensor.from_dense on the array."
-        )
-    return NotImplemented
-
-
-def _is_scalar(x) -> bool:
-    return isinstance(x, numbers.Real) or (isinstance(x, np.ndarray) and x.ndim == 0)
+def as_scalar(x) -> numbers.Real | None:
+    """A real number, or the one in an array without dimensions; None for all else."""
+    if isinstance(x, np.ndarray) and x.ndim == 0 and not np.ma.is_masked(x):
+        x = x[()]
+    return x if is_real(x) else None

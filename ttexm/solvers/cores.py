@@ -72,7 +72,8 @@ class Cores(Solver):
         check_count("batch_size", self.batch_size, "all samples")
 
     def start(self, W, batch, objective, rng):
-        point, rate = CorePoint(W.astype(batch.dtype)), self.learning_rate
+        # Steps are in plain numbers: a power of two that is kept apart goes into the cores.
+        point, rate = CorePoint(TTTensor(W.astype(batch.dtype).cores)), self.learning_rate
         if self.method == "adam":
             point.moments = Moments()
             rate = ADAM_RATE if rate == "auto" else rate
