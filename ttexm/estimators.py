@@ -1,5 +1,7 @@
 """ExMClassifier and ExMRegressor: Exponential Machines for users of scikit-learn."""
 
+import contextlib
+
 import numpy as np
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
@@ -16,6 +18,7 @@ from sklearn.utils.validation import (
 
 from . import losses
 from .machine import ExponentialMachine, is_auto
+from .shapes import refuse_masked
 from .table import check_table
 
 DIGITS = 2.0**40  # to which scaled targets are kept
@@ -379,7 +382,7 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
 
     def _targets(self, X, y):
         _require(self, y)
-        with np.errstate(invalid="ignore"):  # it sums y, which may be inf - inf
+        with np.errstate(invalid="ignore"), _named("y"):  # it sums y, which may be inf - inf
             y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
         if y.ndim == 2 and y.shape[1] == 1:
             y = column_or_1d(y, warn=True)
@@ -447,6 +450,18 @@ def _require(estimator, y):
     if y is None:
         name = type(estimator).__name__
         raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None")
+    refuse_masked(y, "y")
+
+
+@contextlib.contextmanager
+def _named(name):
+    """Say which argument an error is about, if it says that of an entry alone."""
+    try:
+        yield
+    except (TypeError, ValueError) as error:
+        if "convert" not in str(error) and "real number" not in str(error):
+            raise
+        raise type(error)(f"{name} must hold real numbers: {error}") from None
 
 
 def _check_rows(X, y):
@@ -459,7 +474,9 @@ def _check_rows(X, y):
 def _weights(sample_weight, X, m):
     if sample_weight is None:
         return np.ones(m)
-    weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+    refuse_masked(sample_weight, "sample_weight")
+    with _named("sample_weight"):
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
     if (weights < 0).any():
         row = int(np.argmin(weights))
         raise ValueError(f"sample_weight must not be negative, got {weights[row]} in row {row}.")

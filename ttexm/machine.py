@@ -113,6 +113,8 @@ class ExponentialMachine(BaseEstimator):
         self._check("max_order", lambda x: _is_count(x) or x == 0, "an integer of at least 0")
         self._check("validation_fraction", lambda x: _is_real(x) and 0 < x < 1, "in (0, 1)")
         self._check("n_iter_no_change", _is_count, "an integer of at least 1")
+        for name in ("early_stopping", "warm_start"):
+            self._check(name, lambda x: isinstance(x, (bool, np.bool_)), "True or False")
         named.check(self.solver)
         device.resolve(self.device)
         if not isinstance(self.init, TTTensor) and self.init not in INITS:

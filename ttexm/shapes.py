@@ -117,19 +117,20 @@ def plain_array(values, what: str) -> np.ndarray:
     """The values as an array, without masks: numpy would ignore them."""
     if sparse.issparse(values):
         raise TypeError(f"{what} must be dense, got a sparse matrix; use its toarray().")
-    _refuse_masked(values, what)
+    refuse_masked(values, what)
     try:
         return np.asarray(values)
     except ValueError as error:
         raise ValueError(f"{what} must be an array of numbers: {error}") from None
 
 
-def _refuse_masked(values, what):
+def refuse_masked(values, what: str) -> None:
+    """Raise if an array, or one in a list of arrays, has masked entries."""
     if isinstance(values, (list, tuple)):
         # Lists of numbers hold no masked arrays, and may be long.
         if values and not isinstance(values[0], numbers.Number):
             for k, part in enumerate(values):
-                _refuse_masked(part, f"{what}[{k}]")
+                refuse_masked(part, f"{what}[{k}]")
     elif isinstance(values, np.ma.MaskedArray) and np.ma.is_masked(values):
         place = ", ".join(map(str, np.argwhere(np.ma.getmaskarray(values))[0]))
         raise ValueError(
