@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.linalg
 
+from .kernels.threads import single_threaded_blas
+
 # Singular directions below this share of the largest are rounding noise of f.
 NOISE = 1e-13
 
 
+@single_threaded_blas()
 def tt_svd(array: np.ndarray, most: tuple[int, ...], eps: float) -> list[np.ndarray]:
     """Cores of ranks at most `most`, within eps |array| where those allow it.
 
@@ -98,6 +101,7 @@ def _evaluate(f, left, right):
     return values.reshape(len(left), len(right))
 
 
+@single_threaded_blas()
 def _interpolate(A):
     """Rows of A (p, q) that its other rows are combinations of, and those: A ~ C A[chosen]."""
     Q, R, _ = scipy.linalg.qr(A, mode="economic", pivoting=True)
