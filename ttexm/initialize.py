@@ -126,7 +126,9 @@ def constant_of(batch: RankOneBatch, k: int) -> np.ndarray:
     """
     matrix = batch.matrix(k)
     if matrix.shape[0] == 0 or (matrix[:, [0]].toarray() == 1).all():
-        return np.eye(matrix.shape[1])[0]
+        c = np.zeros(matrix.shape[1])
+        c[0] = 1
+        return c
     dense = matrix.toarray()
     c, *_ = np.linalg.lstsq(dense, np.ones(len(dense)), rcond=None)
     error = np.abs(dense @ c - 1).max()
