@@ -12,6 +12,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted
 from . import device, initialize, selection
 from .feature_map import FeatureMap
 from .features import Auto, PerColumn
+from .kernels.threads import single_threaded_blas
 from .problem import Problem, rescaled
 from .selection import Choice, Selection
 from .solvers import named
@@ -126,6 +127,7 @@ class ExponentialMachine(BaseEstimator):
 
     # -- training -------------------------------------------------------------------------------
 
+    @single_threaded_blas()
     def _fit(self, X, y, weights, loss, eval_set=None):
         """Train on encoded targets; `eval_set` is a pair of rows and encoded targets, or None."""
         self._check_parameters()
@@ -263,6 +265,7 @@ class ExponentialMachine(BaseEstimator):
     def _batch_size(self, m):
         return min(BATCH_SIZE, m) if is_auto(self.batch_size) else self.batch_size
 
+    @single_threaded_blas()
     def _partial_fit(self, X, y, weights, loss):
         """One more pass of descent, through these rows alone; `fit` for the first of them."""
         if not hasattr(self, "weights_"):
