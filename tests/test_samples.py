@@ -1,5 +1,10 @@
 """The local problem of one core, or a pair of them: linear in that core, and so checked densely."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from devices import IS_SIMULATED
@@ -175,3 +180,35 @@ def test_an_exact_step_that_overflows_is_none():
     C, g, h = np.ones((1, 1, 1)), np.ones(3), np.ones(3)
     for huge in (1e200, np.inf, np.nan):
         assert not site.exact_step(huge * ones, ones, ones, C, g, h, 0.0, step, along)[0] < 0
+
+
+MANY_LEVELS = """
+import resource
+import numpy as np, pandas as pd
+from ttexm import {estimator}
+
+def fit(levels, m):
+    rng = np.random.default_rng(0)
+    codes, x = rng.integers(0, levels, m), rng.standard_normal((m, 4))
+    X = pd.DataFrame(x).assign(id=pd.Categorical(codes.astype(str))).iloc[:, [0, 1, 4, 2, 3]]
+    X.columns = X.columns.astype(str)
+    y = rng.standard_normal(levels)[codes] * x[:, 0] + x[:, 1] * x[:, 2]
+    {estimator}(max_iter=3, random_state=0).fit(X, y if {is_regressor} else y > 0)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+print(fit(50, 8000), fit(20_000, 40_000))
+"""
+
+
+@pytest.mark.cpu
+@pytest.mark.skipif(sys.platform != "linux", reason="ru_maxrss is in KiB on Linux alone")
+@pytest.mark.parametrize("estimator", ["ExMRegressor", "ExMClassifier"])
+def test_a_category_of_many_levels_fits_in_little_memory(estimator):
+    code = MANY_LEVELS.format(estimator=estimator, is_regressor=estimator == "ExMRegressor")
+    environment = os.environ | {"PYTHONPATH": str(Path(__file__).parents[1])}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    few, many = map(float, done.stdout.split())
+    # MB beyond those of libraries, kernels and a fit of few levels.
+    assert many - few < 400

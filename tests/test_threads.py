@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from ttexm import Manifold, TTTensor
+from ttexm import ExMClassifier, ExMRegressor, Manifold, TTTensor
 from ttexm.kernels import threads
 from ttexm.kernels.threads import single_threaded_blas
 
@@ -266,5 +266,24 @@ def test_a_cross_approximation_does_not_depend_on_the_threads_of_blas():
     for n in (1, 2):
         with threadpool_limits(n, user_api="blas"):
             seen.append(TTTensor.cross(f, (60, 60, 60), rank=40, seed=0).cores)
+    for one, other in zip(*seen, strict=True):
+        assert_array_equal(one, other)
+
+
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+@pytest.mark.parametrize("estimator", [ExMRegressor, ExMClassifier])
+def test_a_fit_does_not_depend_on_the_threads_of_blas(estimator):
+    """From what screening finds: products of thousands of samples, in single precision."""
+    rng, seen = np.random.default_rng(0), []
+    X = rng.choice([-1.0, 1.0], (7000, 12))
+    y = X[:, :4].prod(axis=1) + X[:, 3:6].prod(axis=1) + 0.1 * rng.standard_normal(7000)
+    y = y > 0 if estimator is ExMClassifier else y
+    settings = {"rank": 4, "alpha": 1e-3, "order_scale": 1.0, "init": "screened", "max_iter": 3}
+    for n in (1, 2):
+        with threadpool_limits(n, user_api="blas"):
+            model = estimator(**settings, tol=0, random_state=0).fit(X, y)
+            first = model.weights_.cores
+            seen.append([*first, *model.partial_fit(X[:500], y[:500]).weights_.cores])
+    assert model.is_screened_
     for one, other in zip(*seen, strict=True):
         assert_array_equal(one, other)
