@@ -70,3 +70,9 @@ def test_importing_loads_no_heavy_library(package):
 def test_an_unknown_vector_width_is_refused(package):
     failed = run("import ttexm", package, TTEXM_VECTOR_BYTES="48")
     assert "TTEXM_VECTOR_BYTES must be 32 or 64, got '48'." in failed.stderr
+
+
+def test_a_numba_without_compiler_is_refused(package):
+    failed = run("import ttexm", package, NUMBA_DISABLE_JIT="1")
+    assert "ImportError: ttexm cannot run with NUMBA_DISABLE_JIT=1" in failed.stderr
+    assert "set NUMBA_BOUNDSCHECK=1 instead" in failed.stderr

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import scipy.linalg
 
+from .kernels.threads import single_threaded_blas
 from .shapes import float_array
 
 # Singular directions below this share of the largest are rounding noise of f.
 NOISE = 1e-13
 
 
+@single_threaded_blas()
 def tt_svd(array: np.ndarray, most: tuple[int, ...], eps: float) -> list[np.ndarray]:
     """Cores of ranks at most `most`, within eps |array| where those allow it.
 
@@ -100,6 +102,7 @@ def _evaluate(f, left, right):
     return values.reshape(len(left), len(right))
 
 
+@single_threaded_blas()
 def _interpolate(A):
     """Rows of A (p, q) that its other rows are combinations of, and those: A ~ C A[chosen]."""
     A = np.ldexp(A, -math.frexp(float(np.abs(A).max()))[1])  # sums of its entries stay in range

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from . import device, folds, initialize, selection, validation
 from .feature_map import FeatureMap
 from .features import Auto, PerColumn
+from .kernels.threads import single_threaded_blas
 from .problem import Problem
 from .rows import row_keys
 from .selection import Selection
@@ -164,6 +165,7 @@ class ExponentialMachine(BaseEstimator):
         """Whether `fit` goes on from the last fit."""
         return self.warm_start and hasattr(self, "weights_")
 
+    @single_threaded_blas()
     def _fit(self, X, y, weights, loss, eval_set=None):
         """Train on encoded targets; `eval_set` is a pair of rows and encoded targets, or None."""
         self.device_ = device.resolve(self.device)
@@ -339,6 +341,7 @@ class ExponentialMachine(BaseEstimator):
             return min(BATCH_SIZE, max(1, m // FEWEST_BATCHES))
         return self.batch_size
 
+    @single_threaded_blas()
     def _partial_fit(self, X, y, weights, loss):
         """One more pass of descent, through these rows alone; `fit` for the first of them."""
         if not hasattr(self, "weights_"):

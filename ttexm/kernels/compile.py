@@ -14,6 +14,13 @@ import llvmlite.binding
 import numba
 from numba.extending import register_jitable
 
+if numba.config.DISABLE_JIT:
+    # Kernels are made of intrinsics and pointers, for which Python has no counterpart.
+    raise ImportError(
+        "ttexm cannot run with NUMBA_DISABLE_JIT=1: its kernels exist as machine code alone. Unset "
+        "it; to look for indices out of bounds, set NUMBA_BOUNDSCHECK=1 instead."
+    )
+
 # Fast-math without `nnan` and `ninf`: NaN and inf in the data must stay visible.
 FASTMATH = {"nsz", "arcp", "contract", "afn", "reassoc"}
 

@@ -3,6 +3,8 @@
 Batches are what `hold` gave. Another device's set has the same names, with the same arguments.
 """
 
+from contextlib import nullcontext
+
 import numpy as np
 
 from . import algebra, project, workspace
@@ -14,6 +16,7 @@ from .blocks import take
 from .gradient import Gauge, contract, gradient, identity_gauge
 from .layout import NUMERIC, Batch, Train
 from .samples import Samples
+from .threads import single_threaded_blas
 
 __all__ = [
     "Gauge",
@@ -44,6 +47,10 @@ __all__ = [
 ]
 
 
+# Ranks up to which no LAPACK routine uses several threads; beyond, it must not: see `threads`.
+SINGLE_THREADED_RANK = 32
+
+
 def make_train(data, ranks, sizes) -> Train:
     """A train of contiguous cores; `data` may be longer than they are."""
     offsets = np.zeros(len(sizes) + 1, np.int64)
@@ -61,6 +68,11 @@ def check_period(dtype, growth):
     """Cores between two checks of a product's range, if each may change it by 2^growth."""
     # Three quarters of the exponents: a check leaves products within a quarter of the range.
     return int(max(1, min(16, (np.finfo(dtype).maxexp * 3 // 4) // max(1, growth))))
+
+
+def _blas_for(train):
+    """A block for kernels that call LAPACK: with one thread, whatever BLAS would take."""
+    return single_threaded_blas() if train.rank > SINGLE_THREADED_RANK else nullcontext()
 
 
 def hold(batch: Batch, m: int) -> Batch:
@@ -166,7 +178,10 @@ def both_gauges(train, is_left):
 def truncate(train, most, tolerance) -> Train:
     """TT-SVD of a train with right-orthogonal cores 1 .. d - 1, in O(d n r^3)."""
     data, ranks = np.empty_like(train.data), np.empty_like(train.ranks)
-    with workspace.lend("sweep", sweeps.sweep_scratch(train), train.data.dtype) as work:
+    with (
+        _blas_for(train),
+        workspace.lend("sweep", sweeps.sweep_scratch(train), train.data.dtype) as work,
+    ):
         sweeps.truncate(tuple(train), most, tolerance, data, ranks, work)
     return make_train(data, ranks, train.sizes)
 
@@ -211,6 +226,7 @@ def retract(left, exponent, right, deltas):
     """(train, exponent) of 2^exponent W + xi, rounded to the ranks of W, in O(d n r^3)."""
     data, dtype = np.empty_like(left.data), left.data.dtype
     with (
+        _blas_for(left),
         workspace.lend("Z", 2 * len(data), dtype) as Z,
         workspace.lend("sweep", retraction.retract_scratch(left), dtype) as work,
     ):

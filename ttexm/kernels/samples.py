@@ -3,12 +3,13 @@
 import numpy as np
 
 from . import site, threads, workspace
-from .layout import PADDING
+from .layout import CATEGORY, INDEX, PADDING
 
 BLOCK = 192  # samples that are taken at once: a divisor of a batch's blocks
 MOST_CHUNKS = 32
 SAMPLES_PER_CHUNK = 480
 PARALLEL_FLOPS = 2_000_000
+PARTS_BYTES = 128 * 1024 * 1024  # sums of chunks that are kept at once
 
 
 class Samples:
@@ -48,15 +49,28 @@ class Samples:
         rows = P.reshape(-1, r, self.block)
         return np.einsum("bas,bas->bs", rows, rows).reshape(-1)[: self.m].astype(np.float64)
 
-    def _run(self, task, flops, scratch=0):
-        """Call task(c, start, stop, work) for every chunk c of samples."""
+    def _run(self, task, flops, scratch=0, n_parts=None):
+        """Call task(c, start, stop, work) for every chunk c of samples, or fewer, larger parts."""
+        n_parts = n_parts or self.n_chunks
+        size = -(-self.n_chunks // n_parts) * self.chunk
 
         def chunks(first, last):
             with workspace.lend("rows", scratch * self.block, self.dtype) as work:
                 for c in range(first, last):
-                    task(c, c * self.chunk, min((c + 1) * self.chunk, self.m), work)
+                    task(c, c * size, min((c + 1) * size, self.m), work)
 
-        threads.run(chunks, self.n_chunks, flops * self.m > PARALLEL_FLOPS)
+        threads.run(chunks, max(1, -(-self.m // size)), flops * self.m > PARALLEL_FLOPS)
+
+    def _parts(self, n, slot, k):
+        """Zeros for the sums of all chunks, (parts, n slot): fewer than chunks if they are large.
+
+        A category may have as many levels as there are samples: its sums take no more memory, and
+        no more time, than one number for each sample and element of a slot.
+        """
+        n_parts = min(self.n_chunks, PARTS_BYTES // (n * slot * self.dtype.itemsize))
+        if self.kinds[k] in (CATEGORY, INDEX):
+            n_parts = min(n_parts, self.m // n)
+        return np.zeros((max(1, n_parts), n * slot), self.dtype)
 
     def advance(self, P, G, k, out):
         """out_s = sum_i phi_{s,k}[i] P_s G[i]; G (n, r1, r0) transposed from the right."""
@@ -90,7 +104,7 @@ class Samples:
     def gradient(self, g, shape, k, L, R):
         """The transpose of `values`, at g: of shape (n, r0, r1)."""
         n, r0, r1 = shape
-        parts = np.zeros((self.n_chunks, n * r0 * r1), self.dtype)
+        parts = self._parts(n, r0 * r1, k)
         g = self._flat(g)
 
         def task(c, start, stop, work):
@@ -98,13 +112,13 @@ class Samples:
                 g, n, r0, r1, self.batch, k, start, stop, self.block, L, R, parts[c], work
             )
 
-        self._run(task, 2 * n * r0 * r1, 2 * r0 + 1)
+        self._run(task, 2 * n * r0 * r1, 2 * r0 + 1, len(parts))
         return self._finish(parts, shape, k)
 
     def product(self, C, h, k, L, R):
         """The transpose of `values` at h times `values` of C: a product with the curvature."""
         n, r0, r1 = C.shape
-        parts = np.zeros((self.n_chunks, C.size), self.dtype)
+        parts = self._parts(n, r0 * r1, k)
         flat, h = self._flat(C), self._flat(h)
 
         def task(c, start, stop, work):
@@ -112,7 +126,7 @@ class Samples:
                 flat, h, n, r0, r1, self.batch, k, start, stop, self.block, L, R, parts[c], work
             )
 
-        self._run(task, 4 * C.size, 2 * r0 + r1 + 1)
+        self._run(task, 4 * C.size, 2 * r0 + r1 + 1, len(parts))
         return self._finish(parts, C.shape, k)
 
     def _flat(self, a):

@@ -8,9 +8,13 @@ Partial products of m samples are stored by blocks: (blocks, r, block), flat. Tw
 are one, with slots as columns: C[i] of shape (r0, n' r1), where R is expanded by the second mode.
 """
 
+import math
+
+import numpy as np
+
 from .compile import inner, kernel
 from .contract import absorb, mode_of, pointers, round_to_tiles
-from .dense import fill
+from .dense import fill, householder
 from .layout import CATEGORY, NUMERIC, VECTOR, Batch
 from .project import add_outer, weigh_codes
 from .tiles import element, pointer, shift
@@ -140,3 +144,115 @@ def finish(parts, kind, scale, n, slot, out):
         for i in range(len(out)):
             out[i] += parts[c, i]
     weigh_codes(kind, scale, n, slot, pointer(out))
+
+
+@inner
+def _inner_product(a, b, n):
+    total = 0.0
+    for i in range(n):
+        total += a[i] * b[i]
+    return total
+
+
+@inner
+def _apply(phi, left, right, C):
+    """(J C)_s of one sample, given by its vectors."""
+    total = 0.0
+    for i in range(len(phi)):
+        if phi[i] != 0:
+            for a in range(len(left)):
+                total += phi[i] * left[a] * _inner_product(C[i, a], right, len(right))
+    return total
+
+
+@inner
+def _add_transposed(weight, phi, left, right, D):
+    """D += J^T weight, of one sample."""
+    for i in range(len(phi)):
+        if phi[i] != 0:
+            for a in range(len(left)):
+                c, to = weight * phi[i] * left[a], D[i, a]
+                for b in range(len(right)):
+                    to[b] += c * right[b]
+
+
+@inner
+def _solve_positive(K, b):
+    """b <- K^-1 b, by a Cholesky factor in the lower half of K; False if K is not positive."""
+    n = len(b)
+    for i in range(n):
+        row = K[i]
+        for j in range(i):
+            row[j] = (row[j] - _inner_product(row, K[j], j)) / K[j, j]
+        pivot = row[i] - _inner_product(row, row, i)
+        if not pivot > 0:
+            return False
+        row[i] = math.sqrt(pivot)
+        b[i] = (b[i] - _inner_product(row, b, i)) / row[i]
+    for i in range(n - 1, -1, -1):
+        b[i] /= K[i, i]
+        for j in range(i):
+            b[j] -= b[i] * K[i, j]
+    return True
+
+
+@kernel
+def exact_step(phi, left, right, C, g, h, alpha, step, along):
+    """From C to the minimum of ``sum_s h_s (J C - z)_s^2 + alpha |C|^2``, z = J C - g / h.
+
+    J is given by the tables phi (m, n), left (m, r0) and right (m, r1), in double precision. Gives
+    the step and J times it, and returns <gradient, step> and |gradient|^2, with the gradient
+    J^T g + alpha C; the first is NaN if there is no solution, as numbers overflow. By the normal
+    equations of the unknowns, or of the samples if they are fewer: O(m k^2 + k^3), k the number of
+    equations.
+    """
+    m, p = len(g), C.size
+    gradient, root, b = alpha * C, np.empty(m), np.empty(m)
+    least, squares = 1e-8 * h.sum() / m, 0.0
+    for s in range(m):
+        x, v, w = phi[s], left[s], right[s]
+        root[s] = math.sqrt(max(h[s], least, 1e-300))
+        b[s] = root[s] * _apply(x, v, w, C) - g[s] / root[s]
+        _add_transposed(g[s], x, v, w, gradient)
+        size = _inner_product(x, x, len(x)) * _inner_product(v, v, len(v))
+        squares += root[s] ** 2 * size * _inner_product(w, w, len(w))
+    # Enough to factorise a matrix that is singular but for it.
+    alpha = max(alpha, 1e-12 * squares / p, 1e-300)
+    if m < p:
+        # Rows of J are products, and so are their inner products.
+        K = np.empty((m, m))
+        for s in range(m):
+            for t in range(s + 1):
+                K[s, t] = root[s] * root[t] * _inner_product(phi[s], phi[t], phi.shape[1])
+                K[s, t] *= _inner_product(left[s], left[t], left.shape[1])
+                K[s, t] *= _inner_product(right[s], right[t], right.shape[1])
+            K[s, s] += alpha
+        is_solved = _solve_positive(K, b)
+        step[:] = 0
+        for s in range(m):
+            _add_transposed(root[s] * b[s], phi[s], left[s], right[s], step)
+    else:
+        A = np.zeros((m, *C.shape))
+        for s in range(m):
+            _add_transposed(root[s], phi[s], left[s], right[s], A[s])
+        A = A.reshape(m, p)
+        H, solution = np.dot(A.T, A), step.reshape(-1)
+        for j in range(p):
+            H[j, j] += alpha
+        solution[:] = np.dot(A.T, b)
+        is_solved = _solve_positive(H, solution)
+    step -= C
+    for s in range(m):
+        along[s] = _apply(phi[s], left[s], right[s], step)
+    squared = _inner_product(gradient.reshape(-1), gradient.reshape(-1), p)
+    slope = _inner_product(gradient.reshape(-1), step.reshape(-1), p)
+    return (slope if is_solved else math.nan), squared
+
+
+@kernel
+def qr(A, p, q, R, work):
+    """A (p, q) = Q R, flat: A becomes Q (p, k), k = min(p, q). O(p q k).
+
+    Scratch: work, of `householder_scratch(p, q)` elements.
+    """
+    householder(pointer(A), p, q, pointer(R), pointer(work))

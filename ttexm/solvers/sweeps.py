@@ -14,6 +14,8 @@ import numpy as np
 
 from .. import device
 from ..batch import RankOneBatch
+from ..kernels import site, workspace
+from ..kernels.dense import householder_scratch
 from ..kernels.layout import CATEGORY, INDEX
 from ..objective import Objective
 from ..tensor import TTTensor
@@ -82,7 +84,9 @@ class Sweep(Run):
         held = batch.astype(dtype)._held
         self.samples = device.get(batch.device).Samples(held, len(batch), dtype)
         is_small = 0 < len(batch) <= FEW_SAMPLES
-        self.vectors = [batch.vectors(k) for k in range(batch.ndim)] if is_small else None
+        self.vectors = None
+        if is_small:
+            self.vectors = [batch.vectors(k).astype(np.float64) for k in range(batch.ndim)]
         self.cores = [
             np.array(core.transpose(1, 0, 2))
             for core in W.astype(np.float64).orthogonalize(0).cores
@@ -182,23 +186,17 @@ class Sweep(Run):
         return self.samples.values(C, k, L, R).astype(np.float64)
 
     def _solve(self, C, k, L, R):
-        """Lower the objective in the center core C, by truncated Newton-CG."""
-        objective, samples, alpha = self.objective, self.samples, self.objective.alpha
+        """Lower the objective in the center core C: by truncated Newton-CG, or exact Newton."""
+        objective = self.objective
         for _ in range(self.settings.newton_steps):
             g, h = objective.derivative(self.f), objective.curvature(self.f)
             if not h.any():
                 # The hinge has slopes only: taken for a squared loss, predictions move by about 1.
                 h = np.abs(g)
-            gradient = samples.gradient(g, C.shape, k, L, R) + alpha * C
-            self._squared_gradients.append(_squared(gradient))
-            if self.vectors is None:
-                step = self._truncated_step(gradient, h, k, L, R)
-            else:
-                step = self._exact_step(C, g, h, k, L, R)
-            slope = np.vdot(gradient, step)
+            find = self._truncated_step if self.vectors is None else self._exact_step
+            step, along, slope = find(C, g, h, k, L, R)
             if not slope < 0:
                 break
-            along = self._values(step, k, L, R)
             t, accepted = 1.0, False
             for _ in range(30):
                 f, new = self.f + t * along, C + t * step
@@ -212,27 +210,31 @@ class Sweep(Run):
             C, self.f, self.value = new, f, value
         return C
 
-    def _truncated_step(self, gradient, h, k, L, R):
-        def curved(p):
-            return self.samples.product(p, h, k, L, R) + self.objective.alpha * p
+    def _truncated_step(self, C, g, h, k, L, R):
+        """A step, the change of the predictions along it, and the slope of the objective."""
+        alpha = self.objective.alpha
+        gradient = self.samples.gradient(g, C.shape, k, L, R) + alpha * C
+        self._squared_gradients.append(_squared(gradient))
 
-        scale = self._preconditioner(h, gradient.shape, k, L, R)
-        return self._conjugate_gradients(curved, -gradient, scale)
+        def curved(p):
+            return self.samples.product(p, h, k, L, R) + alpha * p
+
+        scale = self._preconditioner(h, C.shape, k, L, R)
+        step = self._conjugate_gradients(curved, -gradient, scale)
+        return step, self._values(step, k, L, R), np.vdot(gradient, step)
 
     def _exact_step(self, C, g, h, k, L, R):
-        """To the minimum of ``sum_s h_s (f_s - z_s)^2 + alpha |C|^2`` with z = f - g / h."""
+        """The same for the whole Newton step, in one kernel: calls would cost more than it does."""
         _, r0, r1 = C.shape
-        left, right = self.samples.rows(L, r0), self.samples.rows(R, r1)
-        A = np.einsum("si,sa,sb->siab", self.vectors[k], left, right)
-        h = np.maximum(h, 1e-8 * h.mean() + 1e-300)
-        A = np.sqrt(h)[:, None] * A.reshape(len(h), -1)
-        b = A @ C.reshape(-1) - g / np.sqrt(h)
-        alpha = max(self.objective.alpha, 1e-12 * np.sum(A**2) / A.shape[1], 1e-300)
-        if len(A) < A.shape[1]:
-            found = A.T @ np.linalg.solve(A @ A.T + alpha * np.eye(len(A)), b)
-        else:
-            found = np.linalg.solve(A.T @ A + alpha * np.eye(A.shape[1]), A.T @ b)
-        return found.reshape(C.shape) - C
+        left, right = (
+            np.ascontiguousarray(self.samples.rows(P, r), np.float64) for P, r in ((L, r0), (R, r1))
+        )
+        C, step, along = np.ascontiguousarray(C), np.empty(C.shape), np.empty(len(g))
+        slope, squared = site.exact_step(
+            self.vectors[k], left, right, C, g, h, float(self.objective.alpha), step, along
+        )
+        self._squared_gradients.append(squared)
+        return step, along, slope
 
     def _conjugate_gradients(self, curved, b, scale):
         """An approximate solution of curved(x) = b."""
@@ -305,15 +307,24 @@ def _squared(A):
 def _qr(A):
     """A = Q R; for tall A by Cholesky factors of A^T A, twice, which takes a fifth of the time."""
     if len(A) < 16 * A.shape[1]:
-        return np.linalg.qr(A)
+        return _householder_qr(A)
     Q, R = A, np.eye(A.shape[1])
     for _ in range(2):
         try:
             L = np.linalg.cholesky(Q.T @ Q)
         except np.linalg.LinAlgError:
-            return np.linalg.qr(A)
+            return _householder_qr(A)
         # Squares lose half of the digits: the second factor mends what the first has left of them.
         if L.diagonal().min() < 1e-6 * L.diagonal().max():
-            return np.linalg.qr(A)
+            return _householder_qr(A)
         Q, R = Q @ np.linalg.inv(L).T, L.T @ R
     return Q, R
+
+
+def _householder_qr(A):
+    p, q = A.shape
+    k = min(p, q)
+    Q, R = np.array(A, order="C").reshape(-1), np.empty((k, q))
+    with workspace.lend("sweep", householder_scratch(p, q), A.dtype) as work:
+        site.qr(Q, p, q, R, work)
+    return Q[: p * k].reshape(p, k), R
