@@ -407,7 +407,7 @@ def test_a_frame_without_pandas_says_what_to_install(tmp_path, monkeypatch):
         ),
         (lambda: movielens_split([1, 1, 0]), "y must have at least two ones and more than half"),
         (lambda: make_interactions(order=31), "order must be from 1 to n_features = 30, got 31."),
-        (lambda: make_interactions(noise=-1), "noise must be at least 0, got -1."),
+        (lambda: make_interactions(noise=-1), "noise must be finite and at least 0, got -1."),
         (lambda: make_interactions(flip=1.5), "flip must be from 0 to 1, got 1.5."),
     ],
 )

@@ -32,10 +32,12 @@ class CompiledTensor:
     @classmethod
     def _of(cls, train: Train, exponent: int) -> "CompiledTensor":
         # The orthogonal gauge first: it makes runs of well-conditioned G_k[0] long.
+        train, start = trains.for_sweeps(train)
         left, power = device.get("cpu").orthogonalize(train, len(train.sizes) - 1)
         gauge = device.get("cpu").identity_gauge(left)
         shape = tuple(train.sizes.tolist())
-        return cls(shape, gauge.train, gauge.identity, exponent + power, trains.growth(gauge.train))
+        exponent += start + power
+        return cls(shape, gauge.train, gauge.identity, exponent, trains.growth(gauge.train))
 
     @property
     def n_identity(self) -> int:

@@ -74,8 +74,8 @@ class TTTensor:
     of norm 2^-5000 are added, multiplied, rounded and contracted as any others. Only plain numbers
     (`full`, an entry, `norm`, `inner`, `contract`, `cores`) become inf, with numpy's own
     RuntimeWarning, or 0 where they do not fit; `log_norm`, `log_inner` and `log_contract` always
-    have a value. Accuracy is relative to the largest entries: those that are 2^-1000 times smaller
-    (2^-100 in float32) may be lost.
+    have a value. Accuracy is relative to the largest entries: those that are 2^-400 times smaller
+    (2^-50 in float32) may be lost.
 
     Examples
     --------
@@ -345,7 +345,8 @@ class TTTensor:
     def __mul__(self, other):
         if isinstance(other, TTTensor):
             (left, e), (right, f) = (tensor._scaled for tensor in self._matched(other))
-            return TTTensor._of(device.get("cpu").hadamard(left, right), e + f)
+            (left, p), (right, q) = trains.level(left), trains.level(right)
+            return TTTensor._of(device.get("cpu").hadamard(left, right), e + f + p + q)
         factor = as_scalar(other)
         if factor is None:
             return refuse_array(self, other, FROM_DENSE)
@@ -442,7 +443,7 @@ class TTTensor:
     @cached_property
     def _norm(self) -> tuple[float, int]:
         train, exponent = self._scaled
-        mantissa, power = device.get("cpu").norm(train)
+        mantissa, power = trains.norm(train)
         return mantissa, power + exponent
 
     # -- gauges and ranks ----------------------------------------------------------------------
@@ -519,10 +520,12 @@ class TTTensor:
     def _orthogonal_gauges(self, kernels):
         high, low = trains.check_finite(self._train, "A tangent space")
         # Sweeps take powers of two out of products of cores, not out of the cores themselves.
-        is_moderate = max(high, -low) < np.finfo(self.dtype).maxexp // 2
+        is_moderate = max(high, -low) < trains.SQUARED / 2 * np.finfo(self.dtype).maxexp
         train, exponent = self._train, self._exponent
         if not (self._is_left or is_moderate):
             train, exponent = self._scaled
+            train, power = trains.for_sweeps(train)
+            exponent += power
         left, right, power = kernels.both_gauges(train, self._is_left)
         center = left.data[left.offsets[-2] :]
         center[:], rest = trains.normalized(center)

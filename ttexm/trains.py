@@ -19,6 +19,7 @@ from .kernels.layout import Train
 from .shapes import check_real, float_array
 
 NEVER = -(2**40)  # the exponent of zero
+SQUARED = 0.4  # of a precision's exponents: so far below 1, squares keep all digits
 
 kernels = device.get("cpu")  # for trains alone; batches go to their own device
 
@@ -196,15 +197,38 @@ def scale(train: Train, mantissa: float, exponent: int) -> tuple[Train, int]:
 def tame(train: Train, dtype=None, is_uneven: bool = False) -> tuple[Train, int]:
     """The train with cores of moderate size, and the power of two that it lacks.
 
-    Numbers keep their bits unless they are less than about 2^-1000 (float32: 2^-100) of others that
+    Numbers keep their bits unless they are less than about 2^-1000 (float32: 2^-120) of others that
     they are added to. dtype: the precision whose range counts, by default the train's own.
     is_uneven: parts of cores are known to differ vastly in size.
     """
-    (high, low), own = kernels.extent(train.data), train.data.dtype
-    is_even = not is_uneven and high - low < _largest_exponent(dtype or own) // 2
-    if is_even or high > _largest_exponent(own):  # or there is NaN or inf
-        return kernels.normalize_cores(train)
-    return balance(train)
+    high, low = kernels.extent(train.data)
+    is_finite = high <= _largest_exponent(train.data.dtype)
+    wide = _largest_exponent(dtype or train.data.dtype) * 3 // 4
+    if is_finite and (is_uneven or high - low >= wide):
+        return balance(train)
+    return kernels.normalize_cores(train)
+
+
+def level(train: Train) -> tuple[Train, int]:
+    """A tame train whose numbers can be squared, and the power of two that it lacks."""
+    high, low = kernels.extent(train.data)
+    limit = _largest_exponent(train.data.dtype)
+    return (train, 0) if high - low < SQUARED * limit or high > limit else balance(train)
+
+
+def for_sweeps(train: Train) -> tuple[Train, int]:
+    """`level`, without columns that are too small to be squared next to the others.
+
+    A reflection of such a column would be none: the squares of its entries underflow. In a level
+    train it does not count, as its rows go on with numbers near 1.
+    """
+    levelled, power = level(train)
+    if levelled is not train:
+        least = 2.0 ** (-SQUARED * _largest_exponent(train.data.dtype))
+        for G in to_slots(levelled):
+            peaks = np.abs(G).max(axis=(0, 1))
+            G[:, :, peaks < least * peaks.max()] = 0
+    return levelled, power
 
 
 def balance(train: Train) -> tuple[Train, int]:
@@ -246,19 +270,28 @@ def relative_eps(eps: float, dtype, d: int) -> float:
 def round(train: Train, most: tuple[int, ...], eps: float) -> tuple[Train, int]:
     """TT-SVD to ranks of at most `most`, within eps |W| where those allow it."""
     last = len(train.sizes) - 1
+    train, start = for_sweeps(train)
     train, exponent = kernels.orthogonalize(kernels.reverse(train), last)
     train = kernels.reverse(train)
     first = train.data[: train.offsets[1]]
     first[:], power = normalized(first)
     tolerance = eps * float(np.linalg.norm(first)) / math.sqrt(max(1, last))
-    return kernels.truncate(train, np.array(most), tolerance), exponent + power
+    return kernels.truncate(train, np.array(most), tolerance), start + exponent + power
 
 
 def orthogonalize(train: Train, center: int) -> tuple[Train, int]:
     """Cores before the center left-orthogonal, those after it right-orthogonal."""
+    train, start = for_sweeps(train)
     train, left = kernels.orthogonalize(train, center)
     train, right = kernels.orthogonalize(kernels.reverse(train), len(train.sizes) - 1 - center)
-    return kernels.reverse(train), left + right
+    return kernels.reverse(train), start + left + right
+
+
+def norm(train: Train) -> tuple[float, int]:
+    """|W| = mantissa 2^exponent."""
+    train, start = for_sweeps(train)
+    mantissa, exponent = kernels.norm(train)
+    return mantissa, start + exponent
 
 
 def growth(train: Train) -> Growth:
