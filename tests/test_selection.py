@@ -146,6 +146,22 @@ def test_few_rows_are_explored_on_all_folds_and_many_on_one(n_folds, explored):
         assert used == (explored if is_exploring else n_folds)
 
 
+@pytest.mark.parametrize("n_folds", [1, 3, 4])
+def test_wide_tables_are_explored_by_one_sweep_on_one_fold_and_judged_on_all(n_folds):
+    script = Script(bowl(n_iter=2), n_folds, finds=True)
+    found = Selection(script, n_columns=selection.MANY_COLUMNS).run()
+    assert (found.penalty, found.order_scale, found.rank, found.n_iter) == (0.1, 0.2, 8, 2)
+    exploring = [used for choice, used in script.trials if choice.n_iter == 1]
+    assert len(exploring) >= 5
+    assert set(exploring) == {1}
+    assert {used for choice, used in script.trials if choice.n_iter > 2} == {n_folds}
+    # The last of the screened is judged on all folds.
+    assert [used for choice, used in script.trials if choice.is_screened][-1] == n_folds
+    narrow = Script(bowl(n_iter=2), n_folds, finds=True)
+    Selection(narrow, n_columns=selection.MANY_COLUMNS - 1).run()
+    assert not narrow.tried(n_iter=1)
+
+
 def test_a_fold_that_is_not_explored_can_turn_the_choice():
     def loss(choice):
         """The first fold is for small order scales, the others are against them."""

@@ -1,5 +1,6 @@
 """What both estimators share: parameters, features, choice of settings, training."""
 
+import math
 import numbers
 import warnings
 from dataclasses import replace
@@ -246,7 +247,7 @@ class ExponentialMachine(BaseEstimator):
         max_order = self.max_order if self.init in ("auto", "screened") else 0
         search = Selection(
             Validation(problem, rng, max_order), total, scales, ranks, self.max_iter,
-            bool(self.verbose),
+            problem.batch.ndim, bool(self.verbose),
         )  # fmt: skip
         is_default = self.solver in named.SWEEPS and self.init in ("auto", "screened")
         try:
@@ -381,9 +382,10 @@ def is_auto(value) -> bool:
 
 def _is_small_grid(problem) -> bool:
     """Whether the rows are most combinations of few values: none can be left out to validate."""
-    n_cells = np.prod(np.maximum(problem.n_values, 1).astype(float))
-    is_small = problem.n_values.max() <= FEW_VALUES and n_cells <= FEW_CELLS
-    return bool(is_small and problem.n_groups >= n_cells / 2)
+    if problem.n_values.max() > FEW_VALUES:
+        return False
+    n_cells = math.prod(max(1, n) for n in problem.n_values.tolist())
+    return n_cells <= FEW_CELLS and problem.n_groups >= n_cells / 2
 
 
 def _is_number(value) -> bool:

@@ -7,6 +7,8 @@ import numpy as np
 
 from .losses import Loss
 
+NO_OFFSET = 0.0
+
 
 @dataclass(frozen=True, eq=False)
 class Objective:
@@ -29,7 +31,7 @@ class Objective:
     y: np.ndarray
     weights: np.ndarray
     alpha: float
-    offset: np.ndarray | float = 0.0
+    offset: np.ndarray | float = NO_OFFSET
 
     def __post_init__(self):
         weights = self.weights / self.weights.sum()
@@ -37,14 +39,16 @@ class Objective:
 
     def _outputs(self, f):
         """Predictions as the loss wants them; samples come with their outputs side by side."""
-        return f.reshape(self.y.shape) + self.offset
+        f = f.reshape(self.y.shape)
+        return f if self.offset is NO_OFFSET else f + self.offset
 
     def value(self, f, squared_norm) -> float:
         """The objective at predictions f and a tensor of some norm."""
         with np.errstate(over="ignore", invalid="ignore"):
             losses = self.loss.value(self.y, self._outputs(f))
             # A loss of coupled outputs may have one value per sample instead of one per output.
-            loss = np.sum(self.weights.reshape(-1, *[1] * (losses.ndim - 1)) * losses)
+            losses = losses if losses.ndim == 1 else losses.sum(axis=1)
+            loss = self.weights.reshape(-1) @ losses
         return float(loss + 0.5 * self.alpha * squared_norm)
 
     def derivative(self, f) -> np.ndarray:

@@ -34,6 +34,9 @@ HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
+# Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and
+# judged until one does not help.
+MANY_COLUMNS = 100
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
 AS_GOOD = 0.5  # standard deviations of a difference of validation losses
@@ -62,6 +65,8 @@ class Selection:
     order_scales, ranks : sequences
         What to choose from; of one element where the user has chosen.
     max_iter : int
+    n_columns : int
+        Of the table; of many columns less is tried.
     verbose : bool
 
     Attributes
@@ -77,17 +82,28 @@ class Selection:
         order_scales: Sequence[float] = ORDER_SCALES,
         ranks: Sequence[int] = RANKS,
         max_iter: int = MOST_SWEEPS,
+        n_columns: int = 1,
         verbose: bool = False,
     ):
         self.validation, self.total = validation, total
         self.order_scales, self.ranks = sorted(order_scales), sorted(ranks)
         self.max_iter = min(max_iter, MOST_SWEEPS)
+        self.is_wide = n_columns >= MANY_COLUMNS
         self.verbose = verbose
         self.tried: list[Choice] = []
 
     @property
     def _n_folds(self):
         return len(self.validation.weights)
+
+    @property
+    def _n_explored(self):
+        """Folds to explore on: one of many rows is enough; of few, it would let chance choose."""
+        return self._n_folds if self._n_folds == N_FOLDS and not self.is_wide else 1
+
+    @property
+    def _exploring_sweeps(self):
+        return 1 if self.is_wide else EXPLORING_SWEEPS
 
     def run(self, may_be_linear: bool = True) -> Choice:
         """Return the best settings; those of a linear model only if that is wanted."""
@@ -156,12 +172,10 @@ class Selection:
 
     def _explore(self, s, penalties, rank) -> Iterator[Choice]:
         """A short look at each penalty, from large to small, as long as that helps."""
-        # One fold of many rows tells enough; of few, it would let chance choose.
-        n_folds = self._n_folds if self._n_folds == N_FOLDS else 1
         tensors, last = None, np.inf
         for c in penalties:
-            choice = Choice(c, s, rank, EXPLORING_SWEEPS)
-            choice, tensors = self._try(choice, n_folds, tensors)
+            choice = Choice(c, s, rank, self._exploring_sweeps)
+            choice, tensors = self._try(choice, self._n_explored, tensors)
             yield choice
             if choice.score > last:
                 break
@@ -177,17 +191,18 @@ class Selection:
             now = self._judged(replace(choice, n_iter=n_iter), trial.losses())
             if best is None or best.n_iter < fewest or _is_better(now, best, by=ENOUGH):
                 best = now
-            elif n_iter - best.n_iter >= PATIENCE:
+            elif n_iter - best.n_iter >= (1 if self.is_wide else PATIENCE):
                 break
         self._tell(best)
         return best, trial.tensors
 
     def _judged(self, choice: Choice, losses) -> Choice:
         weights = self.validation.weights[: len(losses)]
-        scores = [
-            float(np.average(part, weights=shares))
-            for part, shares in zip(losses, weights, strict=True)
-        ]
+        with np.errstate(over="ignore"):
+            scores = [
+                float(np.average(part, weights=shares))
+                for part, shares in zip(losses, weights, strict=True)
+            ]
         shares = tuple(float(part.sum()) for part in weights)
         return replace(choice, scores=tuple(scores), shares=shares, losses=tuple(losses))
 
@@ -218,13 +233,20 @@ class Selection:
 
     def _try_screened(self, starts, linear: Choice) -> Choice:
         """The best settings for linear models with screened products, of the largest two scales."""
-        tried, rank = [], max(W.rank for W in starts)
+        explored, rank = [], max(W.rank for W in starts)
+
+        def judge(choice, n_folds):
+            scaled = self.validation.rescaled(starts, choice.order_scale)[:n_folds]
+            return self._try(choice, n_folds, scaled, fewest=0)[0]
+
         for s, penalties in list(self._grid(linear))[-2:]:
             for c in penalties:
-                choice = Choice(c, s, rank, EXPLORING_SWEEPS + 1, is_screened=True)
-                scaled = self.validation.rescaled(starts, s)
-                tried.append(self._try(choice, self._n_folds, scaled, fewest=0)[0])
-        return min(tried, key=_score)
+                choice = Choice(c, s, rank, self._exploring_sweeps + 1, is_screened=True)
+                explored.append(judge(choice, self._n_explored))
+        best = min(explored, key=_score)
+        if self._n_explored == self._n_folds:
+            return best
+        return judge(replace(best, n_iter=self._exploring_sweeps + 1), self._n_folds)
 
     def _tell(self, choice):
         if len(choice.scores) == self._n_folds:
