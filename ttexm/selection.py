@@ -34,8 +34,8 @@ HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
-# Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and
-# judged until one does not help.
+# Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and the
+# best two are judged until one does not help.
 MANY_COLUMNS = 100
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
@@ -156,7 +156,8 @@ class Selection:
         explored, tried = [], []
         for s, penalties in self._grid(linear):
             explored += self._explore(s, penalties, low)
-        for choice in sorted(explored, key=_score)[:MOST_CANDIDATES]:
+        n_candidates = MOST_CANDIDATES - self.is_wide
+        for choice in sorted(explored, key=_score)[:n_candidates]:
             again = replace(choice, rank=middle, n_iter=MORE_SWEEPS)
             tried.append(self._try(again, self._n_folds)[0])
         top = min(tried, key=_score)
