@@ -186,6 +186,15 @@ def test_the_three_best_are_judged_at_the_middle_rank_and_the_winner_at_others(b
     assert last == ([16] if best == 16 else [16, 8, 4])
 
 
+def test_nothing_is_tried_twice():
+    for n_columns in (5, selection.MANY_COLUMNS):
+        for ranks in (RANKS, (4,), (4, 5)):
+            script = Script(bowl(rank=ranks[-1], n_iter=8))
+            Selection(script, ranks=ranks, n_columns=n_columns).run()
+            settings = [choice for choice, _ in script.trials if not choice.is_linear]
+            assert len(set(settings)) == len(settings)
+
+
 def test_sweeps_go_on_while_they_help():
     script = Script(bowl(rank=8, n_iter=13))
     found = Selection(script).run()

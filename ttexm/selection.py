@@ -35,7 +35,7 @@ MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
 # Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and the
-# best two are judged until one does not help.
+# best two are judged until one does not help, or after MORE_SWEEPS.
 MANY_COLUMNS = 100
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
@@ -87,8 +87,8 @@ class Selection:
     ):
         self.validation, self.total = validation, total
         self.order_scales, self.ranks = sorted(order_scales), sorted(ranks)
-        self.max_iter = min(max_iter, MOST_SWEEPS)
         self.is_wide = n_columns >= MANY_COLUMNS
+        self.max_iter = min(max_iter, MORE_SWEEPS if self.is_wide else MOST_SWEEPS)
         self.verbose = verbose
         self.tried: list[Choice] = []
 
@@ -162,8 +162,8 @@ class Selection:
             tried.append(self._try(again, self._n_folds)[0])
         top = min(tried, key=_score)
         # Upwards first: if more rank helps, less will not.
-        for rank in (*high, middle, low):
-            is_same = rank == middle and top.n_iter < MORE_SWEEPS
+        for rank in dict.fromkeys((*high, middle, low)):
+            is_same = rank == middle and (top.n_iter < MORE_SWEEPS or self.max_iter <= MORE_SWEEPS)
             if not is_same:
                 again = replace(top, rank=rank, n_iter=self.max_iter)
                 tried.append(self._try(again, self._n_folds)[0])
