@@ -194,6 +194,11 @@ def test_a_warm_start_goes_on():
     # A given alpha comes before that of the last fit.
     with pytest.warns(ConvergenceWarning):
         assert model.set_params(alpha=1e-2).fit(X, y).alpha_ == pytest.approx(1e-2)
+    # .. and so does a given rank, higher or lower than that of the last fit.
+    for rank in (6, 2):
+        with pytest.warns(ConvergenceWarning):
+            model.set_params(rank=rank).fit(X, y)
+        assert (model.rank_, model.weights_.rank) == (rank, rank)
 
 
 def test_partial_fits_learn_from_all_parts():

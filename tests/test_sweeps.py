@@ -219,3 +219,11 @@ def test_partial_products_are_computed_on_the_device(stand_in, m, dtype):
     for here, there in (tensors[:2], tensors[2:]):
         assert_array_equal(here._train.data, there._train.data)
     assert stand_in.calls == {"Samples": 2, "hold": 1}
+
+
+def test_a_start_beyond_the_range_of_floats_is_refused():
+    W, batch, objective = problem(Squared())
+    with pytest.raises(ValueError, match=r"norm less than exp\(700\), got exp\(\d+.*divide"):
+        Sweeps().start(W * 1e200 * 1e200, batch, objective)
+    # .. while a tiny one is a start as any other
+    assert Sweeps().start(W * 1e-200 * 1e-200, batch, objective).value > 0

@@ -50,7 +50,7 @@ def resolve(name: str | None = None) -> str:
     called = "device"
     if name is None:
         called, name = DEFAULT, os.environ.get(DEFAULT) or "cpu"
-    if name not in KNOWN:
+    if not isinstance(name, str) or name not in KNOWN:
         raise ValueError(f"{called} must be 'auto', 'cpu' or 'cuda', got {name!r}.")
     if name == "auto":
         name = "cuda" if _has_gpu() else "cpu"

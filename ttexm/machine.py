@@ -256,11 +256,7 @@ class ExponentialMachine(BaseEstimator):
             choice = search.best_so_far(may_be_linear=is_default)
             if choice is None:
                 raise
-            warnings.warn(
-                "The search for settings was interrupted; the best ones so far are used.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            _warn("The search for settings was interrupted; the best ones so far are used.")
         if self.init == "screened" and problem.n_outputs == 1:
             choice = replace(choice, is_screened=True, is_linear=False)
         # Only the search's own sweeps can be counted on: others stop where they stop.
@@ -333,8 +329,17 @@ class ExponentialMachine(BaseEstimator):
             verbose=bool(self.verbose),
             random_state=rng,
         )  # fmt: skip
-        W = trainer.run(W, problem.features(s), problem.objective(self.alpha_), metric)
+        W = self._run(trainer, W, problem.features(s), problem.objective(self.alpha_), metric)
         self.history_ = trainer.history
+        return W
+
+    def _run(self, trainer, *problem) -> TTTensor:
+        W = trainer.run(*problem)
+        if trainer.is_interrupted:
+            _warn(
+                f"Training was interrupted after {len(trainer.history)} iterations; the best model "
+                "so far is kept."
+            )
         return W
 
     def _batch_size(self, m):
@@ -357,8 +362,8 @@ class ExponentialMachine(BaseEstimator):
         problem = problem.take(np.flatnonzero(weights > 0))
         solver = Riemannian("sgd", self.learning_rate, self._batch_size(len(problem)))
         trainer = Trainer(solver, max_iter=1, tol=None, random_state=self._rng())
-        self.weights_ = trainer.run(
-            self.weights_, problem.features(1.0), problem.objective(self.alpha_)
+        self.weights_ = self._run(
+            trainer, self.weights_, problem.features(1.0), problem.objective(self.alpha_)
         )
         self.history_ = [*self.history_, *trainer.history]
         self.n_iter_ += 1
@@ -374,6 +379,10 @@ class ExponentialMachine(BaseEstimator):
             return self.weights_.contract(batch)
         n_outputs = self.weights_.shape[-1]
         return np.stack([self.weights_[..., j].contract(batch) for j in range(n_outputs)], axis=1)
+
+
+def _warn(message):
+    warnings.warn(message, ConvergenceWarning, stacklevel=2)
 
 
 def is_auto(value) -> bool:

@@ -166,7 +166,7 @@ class Manifold:
         seed : None, int or numpy.random.Generator
         """
         left, _, _ = TTTensor.random(self.shape, self.ranks, seed, dtype)._frames
-        left.data[left.offsets[-2] :] /= np.linalg.norm(left.data[left.offsets[-2] :])
+        left.data[left.offsets[-2] :] /= trains.size(left.data[left.offsets[-2] :])
         return TTTensor._of(left, is_left=True)
 
     def random_tangent(self, W: TTTensor, seed=None) -> TangentVector:
@@ -180,7 +180,7 @@ class Manifold:
         left, _, _ = self._frames(W)
         data = check_seed(seed).standard_normal(len(left.data), W.dtype)
         data = self._kernels.fix_gauge(left, data)
-        return TangentVector(W, data / np.linalg.norm(data))
+        return TangentVector(W, data / data.dtype.type(trains.size(data)))
 
     def zero_tangent(self, W: TTTensor) -> TangentVector:
         """Return the zero vector of the tangent space at W."""

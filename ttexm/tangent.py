@@ -19,7 +19,6 @@ COUNTERPARTS = {
 WAY_OUT = "xi.to_tensor(), or its deltas"
 
 kernels = device.get("cpu")
-PIECE = 8192
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -144,13 +143,13 @@ class TangentVector:
     def inner(self, other: "TangentVector") -> float:
         """Return the inner product with another tangent vector at the same point, in O(d n r^2)."""
         other = self._other(other)
-        product = float(_dot(self._deltas, other._deltas))
+        product = trains.dot(self._deltas, other._deltas)
         return float(trains.ldexp(product, self._exponent + other._exponent))
 
     @property
     def _size(self) -> float:
         """The norm of the deltas, without their power of two."""
-        return math.sqrt(_dot(self._deltas, self._deltas))
+        return trains.size(self._deltas)
 
     def norm(self) -> float:
         """Return the norm, in O(d n r^2)."""
@@ -173,8 +172,3 @@ class TangentVector:
         """
         left, right, _ = self.point._frames
         return TTTensor._of(kernels.assemble_tangent(left, right, self._deltas), self._exponent)
-
-
-def _dot(a, b):
-    """<a, b>, in pieces so short that BLAS does not split them by its number of threads."""
-    return sum(a[i : i + PIECE] @ b[i : i + PIECE] for i in range(0, len(a), PIECE))

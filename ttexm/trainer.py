@@ -10,6 +10,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from . import progress
 from .batch import RankOneBatch
+from .kernels.threads import single_threaded_blas
 from .objective import Objective
 from .solvers.base import Solver
 from .tensor import TTTensor
@@ -54,6 +55,8 @@ class Trainer:
     Attributes
     ----------
     history : list of Record
+    is_interrupted : bool
+        Whether Ctrl-C has ended the last run.
 
     Notes
     -----
@@ -87,7 +90,9 @@ class Trainer:
     random_state: int | np.random.Generator = 0
     device: str | None = None
     history: list[Record] = field(default_factory=list)
+    is_interrupted: bool = field(default=False, init=False)
 
+    @single_threaded_blas()
     def run(
         self,
         W: TTTensor,
@@ -108,10 +113,10 @@ class Trainer:
 
         Notes
         -----
-        Ctrl-C ends training, with a warning, and the best tensor so far is returned. So does an
-        overflow; NaN never gets into the result.
+        Ctrl-C ends training, and the best tensor so far is returned; see `is_interrupted`. So does
+        an overflow, with a warning; NaN never gets into the result.
         """
-        self.history = []
+        self.history, self.is_interrupted = [], False
         start = time.perf_counter()
         batch = batch if self.device is None else batch.to(self.device)
         run = self.solver.start(W, batch, objective, np.random.default_rng(self.random_state))
@@ -150,12 +155,7 @@ class Trainer:
             else:
                 self._warn_not_converged()
         except KeyboardInterrupt:
-            warnings.warn(
-                f"Training was interrupted after {len(self.history)} iterations; the best model "
-                "so far is kept.",
-                ConvergenceWarning,
-                stacklevel=2,
-            )
+            self.is_interrupted = True
         finally:
             shown.close()
         return best

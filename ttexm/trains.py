@@ -19,6 +19,7 @@ from .kernels.layout import Train
 from .shapes import check_real, float_array
 
 NEVER = -(2**40)  # the exponent of zero
+PIECE = 8192  # numbers that BLAS does not split by its number of threads
 SQUARED = 0.4  # of a precision's exponents: so far below 1, squares keep all digits
 
 kernels = device.get("cpu")  # for trains alone; batches go to their own device
@@ -91,6 +92,16 @@ def common(*parts: tuple[int, np.ndarray]) -> tuple[int, list[np.ndarray]]:
     """Arrays, given with their exponents, up to one power of two: that of the largest."""
     most = max((exponent for exponent, data in parts if data.any()), default=0)
     return most, [ldexp(data, exponent - most) for exponent, data in parts]
+
+
+def dot(a: np.ndarray, b: np.ndarray) -> float:
+    """<a, b> of flat arrays; in short pieces, which have the same bits for any threads of BLAS."""
+    return float(sum(a[i : i + PIECE] @ b[i : i + PIECE] for i in range(0, len(a), PIECE)))
+
+
+def size(a: np.ndarray) -> float:
+    """The norm of a flat array, as `dot`."""
+    return math.sqrt(dot(a, a))
 
 
 def log_abs(mantissa, exponent):
@@ -275,7 +286,7 @@ def round(train: Train, most: tuple[int, ...], eps: float) -> tuple[Train, int]:
     train = kernels.reverse(train)
     first = train.data[: train.offsets[1]]
     first[:], power = normalized(first)
-    tolerance = eps * float(np.linalg.norm(first)) / math.sqrt(max(1, last))
+    tolerance = eps * size(first) / math.sqrt(max(1, last))
     return kernels.truncate(train, np.array(most), tolerance), start + exponent + power
 
 

@@ -21,6 +21,7 @@ from ..objective import Objective
 from ..tensor import TTTensor
 from .base import Run, Solver
 
+LARGEST_LOG_NORM = 700  # of a start: the center core has it, as plain numbers
 FEW_SAMPLES = 256  # up to which local problems are solved exactly
 
 
@@ -87,6 +88,12 @@ class Sweep(Run):
         self.vectors = None
         if is_small:
             self.vectors = [batch.vectors(k).astype(np.float64) for k in range(batch.ndim)]
+        log_norm = W.log_norm()
+        if not log_norm < LARGEST_LOG_NORM:
+            raise ValueError(
+                f"Sweeps start at tensors of norm less than exp({LARGEST_LOG_NORM}), got "
+                f"exp({log_norm:.6g}); divide the tensor first."
+            )
         self.cores = [
             np.array(core.transpose(1, 0, 2))
             for core in W.astype(np.float64).orthogonalize(0).cores
