@@ -202,6 +202,19 @@ def test_sweeps_go_on_while_they_help():
     assert Selection(Script(bowl(n_iter=13)), max_iter=5).run().n_iter == 5
 
 
+def test_two_sweeps_without_a_better_loss_are_waited_for():
+    def loss(choice):
+        """Better after one sweep, worse after two and three, and best after some later one."""
+        if choice.is_linear:
+            return 9.0
+        return {0: 3.0, 1: 2.0, best: 1.0}.get(choice.n_iter, 2.5)
+
+    best = 4
+    assert Selection(Script(loss)).run().n_iter == 4
+    best = 5
+    assert Selection(Script(loss)).run().n_iter == 1
+
+
 def test_what_is_given_is_not_searched_for():
     script = Script(bowl())
     found = Selection(script, total=2.0, order_scales=(0.4,), ranks=(3,)).run()
