@@ -27,7 +27,6 @@ from .trainer import Trainer
 from .validation import Validation
 
 INITS = ("auto", "linear", "screened", "random_linear", "gaussian")
-ADDITIVE_INITS = ("auto", "linear", "screened")
 BATCH_SIZE, FEWEST_BATCHES = 200, 8  # by default: of 200 rows, and at least 8 of them
 FEWEST_ROWS = 8  # different ones; below this there is nothing to validate with
 FEW_VALUES, FEW_CELLS = 4, 64  # up to which a table of all combinations is small
