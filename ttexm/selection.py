@@ -1,4 +1,4 @@
-"""Settings that nobody gave: penalty, order scale, rank and number of sweeps, by validation.
+"""Settings that were not given: penalty, order scale, rank and number of sweeps, by validation.
 
 Only training rows are looked at. Interactions of order j are penalised by c s^(2 - 2 j) / N each: c
 is that of the linear model, and s < 1 makes each further order cost more. The search goes from many
@@ -35,8 +35,8 @@ MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
 # Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and the
-# best two are judged until one does not help, or after MORE_SWEEPS.
-MANY_COLUMNS = 100
+# best two are judged by few of them.
+MANY_COLUMNS, FEW_SWEEPS = 100, 4
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
 AS_GOOD = 0.5  # standard deviations of a difference of validation losses
@@ -88,7 +88,7 @@ class Selection:
         self.validation, self.total = validation, total
         self.order_scales, self.ranks = sorted(order_scales), sorted(ranks)
         self.is_wide = n_columns >= MANY_COLUMNS
-        self.max_iter = min(max_iter, MORE_SWEEPS if self.is_wide else MOST_SWEEPS)
+        self.max_iter = min(max_iter, FEW_SWEEPS if self.is_wide else MOST_SWEEPS)
         self.verbose = verbose
         self.tried: list[Choice] = []
 

@@ -144,6 +144,8 @@ def screen(problem: Problem, linear: Additive, penalty: float, max_order: int) -
             products = screening.values(terms)
             coefficients = initialize.fit_linear(products, objective.beyond(before))
             f = before + products @ coefficients
+        elif cut is None:
+            break  # another pass over all pairs would see the same residual
     if not terms:
         return None
     found = (W + screening.tensor(terms, coefficients)).round(eps=ROUND_EPS)
