@@ -399,3 +399,25 @@ def test_screened_products_lower_the_objective_in_correlated_columns(seed, corre
         objective.value(problem.predict(W, 1.0), W.norm() ** 2) for W in (found, linear.tensor())
     ]
     assert values[0] < values[1]
+
+
+def test_screened_products_are_not_tried_where_their_objective_is_above_the_linear_models():
+    """A small order scale makes products of four cost more than they are worth."""
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (1000, 6))
+    problem = problem_of(x, x[:, :4].prod(axis=1) + 0.1 * rng.standard_normal(1000))
+    validation = Validation(problem, np.random.default_rng(0), max_order=4)
+    starts = validation.screened(1.0, rank=4)
+    for s, is_allowed in [(1.0, True), (0.1, False)]:
+        choice = Choice(1.0, s, 4, 2, is_screened=True)
+        trial = validation.trial(choice, 4, validation.rescaled(starts, s))
+        assert all(np.isfinite(part).all() == is_allowed for part in trial.losses())
+    # The same start without that name is judged as it is.
+    trial = validation.trial(replace(choice, is_screened=False), 4, trial.tensors)
+    assert np.mean(trial.losses()[0]) < 0.1
+
+
+def test_the_scale_of_screened_products_is_that_they_were_fitted_at_if_none_is_better():
+    script = Script(lambda choice: 0.5 if choice.is_screened else 1.0, finds=True)
+    found = Selection(script).run()
+    assert (found.is_screened, found.order_scale) == (True, 1.0)

@@ -240,7 +240,8 @@ class Selection:
             scaled = self.validation.rescaled(starts, choice.order_scale)[:n_folds]
             return self._try(choice, n_folds, scaled, fewest=0)[0]
 
-        for s, penalties in list(self._grid(linear))[-2:]:
+        # From 1 on, the scale that the products were fitted at: of equals, the first is taken.
+        for s, penalties in list(self._grid(linear))[:-3:-1]:
             for c in penalties:
                 choice = Choice(c, s, rank, self._exploring_sweeps + 1, is_screened=True)
                 explored.append(judge(choice, self._n_explored))

@@ -72,14 +72,19 @@ class Trial:
 
     def __init__(self, folds, choice: Choice, starts: list[TTTensor]):
         self.folds, self.choice, self.tensors = folds, choice, starts
-        self._runs = [
-            Sweeps(dtype=precision(fold.train)).start(
-                W,
-                fold.train.features(choice.order_scale),
-                fold.train.objective(choice.alpha(fold.train.size)),
-            )
-            for fold, W in zip(folds, starts, strict=True)
-        ]
+        self._runs, self._limits = [], []
+        for fold, W in zip(folds, starts, strict=True):
+            features = fold.train.features(choice.order_scale)
+            objective = fold.train.objective(choice.alpha(fold.train.size))
+            run = Sweeps(dtype=precision(fold.train)).start(W, features, objective)
+            self._runs.append(run)
+            self._limits.append(np.inf)
+            if choice.is_screened:
+                linear = fold.train.rescaled(
+                    fold.linear(choice.penalty).tensor(), choice.order_scale
+                )
+                f = fold.train.predict(linear, choice.order_scale)
+                self._limits[-1] = objective.value(f, linear.norm() ** 2)
 
     def advance(self) -> None:
         """Sweep once over the cores of each model."""
@@ -88,11 +93,19 @@ class Trial:
         self.tensors = [run.tensor() for run in self._runs]
 
     def losses(self) -> list[np.ndarray]:
-        """Losses now, an array for each fold."""
-        return [
-            fold.test.losses(W, self.choice.order_scale)
-            for fold, W in zip(self.folds, self.tensors, strict=True)
-        ]
+        """Losses now, an array for each fold.
+
+        They are infinite for screened products whose objective is above that of the linear model:
+        with these settings, a fit would not return them.
+        """
+        losses = []
+        for fold, W, run, limit in zip(
+            self.folds, self.tensors, self._runs, self._limits, strict=True
+        ):
+            is_allowed = run.value <= limit
+            losses.append(fold.test.losses(W, self.choice.order_scale))
+            losses[-1] = losses[-1] if is_allowed else np.full_like(losses[-1], np.inf)
+        return losses
 
 
 def start(linear: Additive, choice: Choice, problem: Problem, rng=None) -> TTTensor:
