@@ -34,9 +34,9 @@ HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
-# Columns from which on sweeps are dear: settings are explored by one of them, on one fold, and the
-# best two are judged by few of them.
-MANY_COLUMNS, FEW_SWEEPS = 100, 4
+# Columns from which on sweeps are dear: order scales are explored by one of them, on one fold, at the
+# linear model's penalty, and the best two are judged by few of them.
+MANY_COLUMNS, FEW_SWEEPS = 100, 3
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
 AS_GOOD = 0.5  # standard deviations of a difference of validation losses
@@ -146,7 +146,9 @@ class Selection:
         """For each order scale the penalties to try, from large to small."""
         at = PENALTIES.index(linear.penalty) if self.total is None else 0
         for s in self.order_scales:
-            if self.total is None:
+            if self.total is None and self.is_wide:
+                yield s, (linear.penalty,)
+            elif self.total is None:
                 yield s, PENALTIES[max(0, at - HIGHER) : at + LOWER + 1]
             else:
                 yield s, (self.total / s**2,)
