@@ -34,8 +34,8 @@ HIGHER, LOWER = 1, 2  # penalties to try beside the linear model's
 MOST_CANDIDATES = 3
 EXPLORING_SWEEPS, MORE_SWEEPS, MOST_SWEEPS = 2, 6, 20
 PATIENCE, ENOUGH = 3, 5e-4  # sweeps without a better score, and the share by which it is better
-# Columns from which on sweeps are dear: order scales are explored by one of them, on one fold, at the
-# linear model's penalty, and the best two are judged by few of them.
+# Columns from which on sweeps are dear: order scales are explored by one of them, on one fold, at
+# the linear model's penalty, and the best two are judged by few of them.
 MANY_COLUMNS, FEW_SWEEPS = 100, 3
 MOST_SCREENED_RANK = 24
 CLEARLY = 0.05  # share of the others' loss by which screened products have to be better
