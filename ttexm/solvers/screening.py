@@ -255,17 +255,23 @@ def sparse_cores(indices: np.ndarray, values: np.ndarray, shape, eps: float) -> 
     eps : float
         Relative error that may be made, about.
     """
-    rest, cores = values[None, :], []
+    # Entries by their suffixes, the indices from mode k on, which are numbered from right to left.
+    number, suffixes = np.zeros(len(values), int), []
+    for k in range(len(shape) - 1, -1, -1):
+        n_tails = number.max() + 1
+        different, number = np.unique(indices[:, k] * n_tails + number, return_inverse=True)
+        suffixes.append((*np.divmod(different, n_tails), n_tails))
+    rest, cores = np.zeros((1, len(values))), []
+    rest[0, number] = values
     tolerance = eps * np.linalg.norm(values) / max(1, len(shape) - 1) ** 0.5
-    for n in shape:
+    for n, (index, tail, n_tails) in zip(shape, suffixes[::-1], strict=True):
         r = len(rest)
-        suffixes, place = np.unique(indices[:, 1:], axis=0, return_inverse=True)
-        matrix = np.zeros((r, n, len(suffixes)))
-        matrix[:, indices[:, 0], place.reshape(-1)] = rest
+        matrix = np.zeros((r, n, n_tails))
+        matrix[:, index, tail] = rest
         u, sigma, vt = np.linalg.svd(matrix.reshape(r * n, -1), full_matrices=False)
         tails = np.sqrt(np.cumsum(sigma[::-1] ** 2)[::-1])
         kept = max(1, int(np.sum(tails > tolerance)))
         cores.append(u[:, :kept].reshape(r, n, kept))
-        rest, indices = sigma[:kept, None] * vt[:kept], suffixes
+        rest = sigma[:kept, None] * vt[:kept]
     cores[-1] = cores[-1] @ rest
     return cores
