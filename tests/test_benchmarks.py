@@ -25,6 +25,12 @@ def test_peers_agree_and_are_timed():
     assert "  step, teneva: sweeps, truncate by eigh\n" in out
 
 
+def test_extreme_tables_are_fitted():
+    out = run("benchmarks.extremes", "--quick")
+    assert "60 rows x 110 columns: regressor" in out
+    assert "100 levels in 200 rows: regressor" in out
+
+
 def test_scaling_fits_exponents():
     out = run("benchmarks.scaling", "--quick")
     for what, expected in (("contraction, r", 2), ("gradient, N", 1), ("retraction, r", 3)):

@@ -18,10 +18,9 @@ from sklearn.utils.validation import (
 
 from . import losses
 from .machine import ExponentialMachine, is_auto
+from .rows import DIGITS
 from .shapes import refuse_masked
 from .table import check_table
-
-DIGITS = 2.0**40  # to which scaled targets are kept
 
 
 def _has_probabilities(estimator):

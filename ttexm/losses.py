@@ -33,7 +33,7 @@ from abc import ABC, abstractmethod
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
-# Who takes which targets, and what it would say of others.
+# The estimator that takes each kind of targets.
 ESTIMATORS = {"numbers": "ExMRegressor", "signs": "ExMClassifier", "one_hot": "ExMClassifier"}
 
 

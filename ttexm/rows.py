@@ -13,7 +13,7 @@ import numpy as np
 from .table import Column
 
 SYMMETRIC = 1e-6  # a skewness or correlation up to which a column has no direction of its own
-DIGITS = 2.0**40  # to which shares are kept: what is beyond may be rounding errors
+DIGITS = 2.0**40  # to which shares and targets are kept: what is beyond may be rounding errors
 
 
 @dataclass(frozen=True, eq=False)
