@@ -6,7 +6,6 @@ solvers`` for a part, ``--seeds 2`` for fewer seeds.
 """
 
 import argparse
-import json
 import time
 import warnings
 from dataclasses import replace
@@ -19,15 +18,16 @@ from sklearn.model_selection import StratifiedShuffleSplit
 from sklearn.preprocessing import OneHotEncoder
 
 import ttexm
-from ttexm import ExMClassifier, ExMRegressor, RankOneBatch, TTTensor, datasets, initialize
+from ttexm import ExMClassifier, ExMRegressor, RankOneBatch, TTTensor, datasets
 from ttexm.features import Categorical
-from ttexm.losses import Logistic, Squared
-from ttexm.objective import Objective
-from ttexm.solvers.boosting import Boosting
-from ttexm.solvers.cores import Cores
-from ttexm.solvers.riemannian import Riemannian
-from ttexm.solvers.sweeps import Sweep, Sweeps
-from ttexm.trainer import Trainer
+from ttexm.learn import initialize
+from ttexm.learn.losses import Logistic, Squared
+from ttexm.learn.objective import Objective
+from ttexm.learn.solvers.boosting import Boosting
+from ttexm.learn.solvers.cores import Cores
+from ttexm.learn.solvers.riemannian import Riemannian
+from ttexm.learn.solvers.sweeps import Sweep, Sweeps
+from ttexm.learn.trainer import Trainer
 
 from . import rivals
 from .classifiers import (
@@ -45,7 +45,7 @@ from .classifiers import (
     random_forest,
     warm_up,
 )
-from .timing import Table, describe_machine
+from .timing import Table, describe_machine, write_results
 
 RIVALS = {
     "LogisticRegression": logistic_regression,
@@ -111,10 +111,10 @@ def fit_synthetic(table, name, seed, regression, make=None, **settings):
     seconds = time.perf_counter() - start
     f = model.predict(X_test) if regression else model.decision_function(X_test)
     auc = roc_auc_score(signs, f)
-    chosen = f"rank {model.rank_}{', screened' if model.is_screened_ else ''}"
+    chosen = f"rank {model.weights_.rank}{', screened' if model.selected_.is_screened else ''}"
     table.add(
         name, seed, f"{auc:.4f}", f"{seconds:.0f}", chosen,
-        name=name, seed=seed, auc=auc, seconds=seconds, screened=model.is_screened_,
+        name=name, seed=seed, auc=auc, seconds=seconds, screened=model.selected_.is_screened,
     )  # fmt: skip
 
 
@@ -342,10 +342,7 @@ def main():
     tables = [table for name in arguments.only or benchmarks for table in benchmarks[name]()]
     if arguments.only:
         return
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {"machine": machine, "tables": {table.title: table.rows for table in tables}}
-    RESULTS.write_text(json.dumps(results, indent=1, default=float))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, tables)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from types import SimpleNamespace
 from typing import NamedTuple
 from unittest import mock
 
-KERNELS = "ttexm.kernels.cuda"  # has variants()
+KERNELS = "ttexm.kernels.cuda.device"  # has all_kernels()
 CAPABILITIES = ((7, 5), (8, 0), (9, 0), (10, 0))
 
 
@@ -188,7 +188,7 @@ def _lower(variant, capability):
 
 
 def build_all(module=KERNELS, capabilities=CAPABILITIES, processes=2) -> list[Build]:
-    """Compile all `variants()` of a module."""
+    """Compile all kernels of a module: those of its `all_kernels()`."""
     find_ptxas()
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(processes, mp_context=spawn) as pool:
@@ -200,7 +200,7 @@ def build_all(module=KERNELS, capabilities=CAPABILITIES, processes=2) -> list[Bu
 @cache
 def _variants(module):
     # Functions made by factories cannot be sent to a process: each makes its own.
-    return list(import_module(module).variants())
+    return list(import_module(module).all_kernels())
 
 
 def _count(module):

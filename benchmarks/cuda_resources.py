@@ -6,12 +6,11 @@ tests/test_cuda_compile.py asserts.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from .cuda_build import CAPABILITIES, KERNELS, Build, build_all
 from .occupancy import occupancy
-from .timing import Table, describe_machine
+from .timing import Table, describe_machine, write_results
 
 RESULTS = Path(__file__).parent / "results" / "cuda_resources.json"
 REGISTERS_AT_ONCE = 8  # are given to a thread: 256 to a warp
@@ -39,7 +38,7 @@ def resources(builds: list[Build]) -> Table:
     names = [".".join(map(str, capability)) for capability in CAPABILITIES]
     table = Table(
         "Resources of the CUDA kernels; by compute capability: "
-        "registers a thread, blocks and warps a multiprocessor, occupancy",
+        "registers per thread, blocks and warps per multiprocessor, occupancy",
         ["kernel", "rank", "dtype", "threads", "shared", "spilled", *names],
         [26, 6, 9, 9, 8, 9] + [20] * len(names),
     )
@@ -72,11 +71,7 @@ def main():
         return
     machine = describe_machine("numba-cuda", "cuda-toolkit", "nvidia-nvvm", "nvidia-cuda-nvcc")
     print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
-    table = resources(builds)
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {"machine": machine, "tables": {table.title: table.rows}}
-    RESULTS.write_text(json.dumps(results, indent=1))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, [resources(builds)])
 
 
 if __name__ == "__main__":

@@ -11,7 +11,6 @@ Where there is a GPU, times are measured too. Writes benchmarks/results/cuda_roo
 """
 
 import argparse
-import json
 import os
 from functools import partial
 from pathlib import Path
@@ -21,14 +20,14 @@ import numpy as np
 
 from ttexm import Manifold, RankOneBatch
 
-from .timing import Table, best_times, describe_machine
+from .timing import Table, best_times, describe_machine, write_results
 
 RESULTS = Path(__file__).parent / "results" / "cuda_roofline.json"
 PADDED_RANKS = (4, 8, 16, 32, 64)
 
 
 class Chip(NamedTuple):
-    """Peaks of a GPU: flops a second by dtype, without tensor cores, and bytes a second."""
+    """Peaks of a GPU: flops per second by dtype, without tensor cores, and bytes per second."""
 
     name: str
     device: str  # how the driver names it
@@ -245,10 +244,7 @@ def main():
         tables.append(measured(cases, gpu, title, sizes))
     else:
         print("\nNothing is measured: numba finds no GPU here.")
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {"machine": machine, "tables": {table.title: table.rows for table in tables}}
-    RESULTS.write_text(json.dumps(results, indent=1))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, tables)
 
 
 if __name__ == "__main__":

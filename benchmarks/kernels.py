@@ -6,7 +6,6 @@ so their share of the peak can pass 100 %. Writes benchmarks/results/kernels.jso
 """
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -22,10 +21,18 @@ import numpy as np  # noqa: E402
 
 import ttexm  # noqa: E402
 from ttexm import Manifold, RankOneBatch, TTTensor  # noqa: E402
-from ttexm.kernels import threads  # noqa: E402
+from ttexm.kernels import schedule  # noqa: E402
 
 from . import rivals  # noqa: E402
-from .timing import Table, best_times, describe_machine, peak, verdict  # noqa: E402
+from .timing import (  # noqa: E402
+    Table,
+    best_times,
+    describe_machine,
+    peak,
+    verdict,
+    without_caches,
+    write_results,
+)
 
 RESULTS = Path(__file__).parent / "results" / "kernels.json"
 INFERENCE_BARS = {4: 45, 8: 70, 16: 80}
@@ -122,7 +129,7 @@ def two_threads(quick):
             part()
 
     # What two cores of this machine can do: the same pool of threads, nothing but arithmetic.
-    cases = [("multiply-adds alone", partial(threads.run, multiply_add, 8, parallel=True))]
+    cases = [("multiply-adds alone", partial(schedule.run, multiply_add, 8, flops=8e8))]
     for r in (4, 8, 16):
         W, manifold = TTTensor.random((2,) * d, r, seed=0), Manifold((2,) * d, r)
         cases += [
@@ -142,7 +149,7 @@ def two_threads(quick):
 
 def at_new_point(manifold, W, batch, derivative):
     """The gradient where nothing about W is known yet, as after a step."""
-    return manifold.gradient(TTTensor._of(W._train), batch, derivative)
+    return manifold.gradient(without_caches(W), batch, derivative)
 
 
 def gradient(failed):
@@ -242,11 +249,10 @@ def tt_algebra(failed):
     for d, n, r in ((30, 2, 4), (30, 2, 16), (30, 2, 32), (160, 2, 4), (10, 10, 16)):
         W = TTTensor.random((n,) * d, 2 * r, seed=0)
         W = W / W.norm()
-        train = W._train  # a new tensor each time: norms are kept once computed
         own = {
-            "round": lambda t=train, r=r: TTTensor._of(t).round(rank=r),
-            "dot": lambda t=train: TTTensor._of(t).inner(TTTensor._of(t)),
-            "norm": lambda t=train: TTTensor._of(t).norm(),
+            "round": lambda W=W, r=r: without_caches(W).round(rank=r),
+            "dot": lambda W=W: without_caches(W).inner(without_caches(W)),
+            "norm": lambda W=W: without_caches(W).norm(),
         }
         others = rivals.tt_libraries(W.to_cores(), r, failed)
         for what, call in own.items():
@@ -330,10 +336,7 @@ def main():
     tables = [benchmarks[name]() for name in arguments.only or benchmarks]
     if arguments.only:
         return
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {"machine": machine, "tables": {table.title: table.rows for table in tables}}
-    RESULTS.write_text(json.dumps(results, indent=1, default=float))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, tables)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ benchmarks/results/peers_tt.json.
 
 import argparse
 import importlib
-import json
 import warnings
 from pathlib import Path
 
@@ -23,7 +22,14 @@ from ttexm import Manifold, RankOneBatch, TTTensor  # noqa: E402
 
 from . import rivals  # noqa: E402
 from .peers import PEERS, T3F, Problem  # noqa: E402
-from .timing import Table, best_times, describe_machine, verdict  # noqa: E402
+from .timing import (  # noqa: E402
+    Table,
+    best_times,
+    describe_machine,
+    verdict,
+    without_caches,
+    write_results,
+)
 
 RESULTS = Path(__file__).parent / "results" / "peers_tt.json"
 SIZES = ((100, 21, 4), (500, 21, 4), (1382, 21, 4), (1000, 30, 16))
@@ -53,8 +59,8 @@ class Own:
         self.problem = Problem(cores, x, self.y, self.g, self.step_size, self.wide.to_cores(), r)
 
     def new_point(self):
-        """W, without what was kept of it."""
-        return TTTensor._of(self.W._train)
+        """W, where nothing about it is known yet."""
+        return without_caches(self.W)
 
     def gradient(self, W=None):
         scale, y = -self.step_size / len(self.y), self.y
@@ -68,7 +74,7 @@ class Own:
         return self.manifold.retract(W, self.gradient(W))
 
     def rounding(self):
-        return TTTensor._of(self.wide._train).round(rank=self.problem.rank)
+        return without_caches(self.wide).round(rank=self.problem.rank)
 
     def inference(self):
         return self.new_point().contract(self.batch)
@@ -196,13 +202,7 @@ def main():
     comparison.explain()
     if quick or arguments.peers:
         return
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {
-        "machine": machine, "failed": failed, "wrong": comparison.wrong,
-        "tables": {comparison.table.title: comparison.table.rows},
-    }  # fmt: skip
-    RESULTS.write_text(json.dumps(results, indent=1, default=float))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, [comparison.table], failed=failed, wrong=comparison.wrong)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ benchmarks/results/scaling.json.
 """
 
 import argparse
-import json
 from pathlib import Path
 
 from .one_thread import use_one_thread
@@ -19,7 +18,7 @@ import numpy as np  # noqa: E402
 import ttexm  # noqa: E402
 from ttexm import Manifold, RankOneBatch  # noqa: E402
 
-from .timing import Table, best_times, describe_machine, exponent  # noqa: E402
+from .timing import Table, best_times, describe_machine, exponent, write_results  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "scaling.json"
 BASE = {"N": 4000, "d": 20, "r": 16, "n": 4}
@@ -90,10 +89,7 @@ def main():
             )  # fmt: skip
     if quick:
         return
-    RESULTS.parent.mkdir(exist_ok=True)
-    results = {"machine": machine, "base": base, "tables": {table.title: table.rows}}
-    RESULTS.write_text(json.dumps(results, indent=1, default=float))
-    print(f"\nwritten to {RESULTS}")
+    write_results(RESULTS, machine, [table], base=base)
 
 
 if __name__ == "__main__":

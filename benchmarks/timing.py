@@ -1,5 +1,6 @@
 """How things are timed: in turns, many times, the best of all counts; and the machine's peak."""
 
+import json
 import os
 import platform
 import sys
@@ -14,7 +15,9 @@ from llvmlite import ir
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from ttexm.kernels.compile import VECTOR_BYTES
+from ttexm import TTTensor
+from ttexm.kernels.compilation import VECTOR_BYTES
+from ttexm.tt.scaled_train import ScaledTrain
 
 
 def best_times(cases: dict, rounds: int = 24, seconds: float = 0.06) -> dict:
@@ -146,6 +149,23 @@ class Table:
         print("  " + self._line([str(cell) for cell in cells]), flush=True)
 
 
+def write_results(path: Path, machine: dict, tables: list[Table], **others) -> None:
+    """Write the rows of some tables as JSON, with a description of the machine."""
+    path.parent.mkdir(exist_ok=True)
+    results = {
+        "machine": machine,
+        **others,
+        "tables": {table.title: table.rows for table in tables},
+    }
+    path.write_text(json.dumps(results, indent=1, default=float))
+    print(f"\nwritten to {path}")
+
+
 def verdict(value: float, bar: float, unit: str = "x") -> str:
     """A figure next to the bar it should reach."""
     return f"{value:.3g}{unit} ({'>=' if value >= bar else 'BELOW'} {bar:g})"
+
+
+def without_caches(W):
+    """The tensor again, without the norm and the gauges that are kept once computed."""
+    return TTTensor.from_train(ScaledTrain(W.scaled_train.train, W.scaled_train.exponent))

@@ -5,7 +5,7 @@ import hypothesis
 import pytest
 from devices import IS_SIMULATED, SIMULATOR, StandIn
 
-from ttexm import device
+from ttexm.kernels import backend
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 if DATA.is_dir():
@@ -41,8 +41,9 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def stand_in(monkeypatch):
-    """A kernel set for device="cuda" that needs no GPU, and counts what it is asked for."""
+    """A device in the place of "cuda" that needs no GPU, and counts what it is asked for."""
     monkeypatch.delenv("TTEXM_DEVICE", raising=False)
-    kernels = StandIn()
-    monkeypatch.setitem(device._sets, "cuda", kernels)
-    return kernels
+    device = StandIn()
+    backend.register("cuda", lambda: device)
+    yield device
+    backend.register("cuda", backend.load_cuda)

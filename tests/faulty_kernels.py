@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 
-def variants():
+def all_kernels():
     # Here, as pytest imports all modules to look for doctests, also where there is no CUDA.
     from numba import cuda, float64, int64
 

@@ -40,6 +40,11 @@ def contract(W, phis):
     return rank_ones(phis) @ W.ravel()
 
 
+def open_contract(W, phis):
+    """<W[.., j], X_s> for every s and every index j of the last mode."""
+    return rank_ones(phis) @ W.reshape(-1, W.shape[-1])
+
+
 def unfolding(W, k):
     """The matrix of W with modes 0 .. k - 1 as rows."""
     return W.reshape(math.prod(W.shape[:k]), -1)

@@ -3,19 +3,19 @@
 import numpy as np
 
 from ttexm import RankOneBatch, TTTensor
-from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared
-from ttexm.objective import Objective
-from ttexm.problem import Problem, with_outputs
-from ttexm.rows import row_keys
-from ttexm.table import read_table
+from ttexm.data.rows import row_keys
+from ttexm.data.table import read_table
+from ttexm.learn.data import Data, with_outputs
+from ttexm.learn.losses import Hinge, Logistic, Poisson, Softmax, Squared
+from ttexm.learn.objective import Objective
 
 
-def problem_of(x, y, loss=None, weights=None):
-    """A problem of numeric columns, its rows as they come."""
+def data_of(x, y, loss=None, weights=None):
+    """Numeric columns, the rows as they come."""
     weights = np.ones(len(x)) if weights is None else weights
     found = row_keys(read_table(x), weights, y)
     batch = RankOneBatch.from_columns(x)
-    return Problem(batch, y, weights, loss or Squared(), found.keys, found.n_values)
+    return Data(batch, y, weights, loss or Squared(), found.keys, found.n_values)
 
 
 def mixed_batch(rng, m, dtype=np.float64):

@@ -9,9 +9,10 @@ threads and the source lines. CUDA threads are greenlets: each runs to its next 
 next one does. Their order, and that of the blocks, must not matter, so that a test can choose it.
 With `recorded=False` kernels work on numpy arrays: fast, but then only diverging barriers are seen.
 
-Kernels may use what ours do: flat contiguous arrays, slices of step 1, scalars, device functions,
-`shared.array` and `local.array` of one dimension, `syncthreads`, the indices, `math`. Host arrays
-are worked on in place, so that two of them can share memory; a GPU would get a copy of each.
+Kernels may use what ours do: flat contiguous arrays, slices of step 1, scalars, tuples of these
+(their elements are named like `train[0]`), device functions, `shared.array` and `local.array` of
+one dimension, `syncthreads`, the indices, `math`. Host arrays are worked on in place, so that two
+of them can share memory; a GPU would get a copy of each.
 """
 
 import functools
@@ -29,6 +30,7 @@ import numpy as np
 # Python threads could hand over by locks, but that takes several times as long.
 from greenlet import getcurrent, greenlet
 from simulator_arrays import (
+    Arguments,
     BoundsError,
     Conflict,
     DivergenceError,
@@ -40,7 +42,6 @@ from simulator_arrays import (
     block_index,
     block_size,
     grid_size,
-    is_array,
     lines,
     place,
     running_thread,
@@ -139,11 +140,16 @@ class Simulator:
         from numba.cuda.simulator.args import ArgHint
         from numba.cuda.simulator.cudadrv.devicearray import FakeCUDAArray
 
+        def prepared(arg):
+            if isinstance(arg, ArgHint):
+                arg = arg.to_device(hints)
+            if isinstance(arg, FakeCUDAArray):
+                return arg._ary
+            # As a GPU takes it; Python's would stay float32 when multiplied with float32.
+            return np.float64(arg) if arg.__class__ is float else arg
+
         hints = []
-        args = [arg.to_device(hints) if isinstance(arg, ArgHint) else arg for arg in args]
-        args = [arg._ary if isinstance(arg, FakeCUDAArray) else arg for arg in args]
-        # As a GPU takes it; of Python's kind it would stay float32 when multiplied with float32.
-        args = [np.float64(arg) if arg.__class__ is float else arg for arg in args]
+        args = Arguments.given(kernel.fn, args).changed(prepared)
         sizes = normalize_kernel_dimensions(kernel.grid_dim, kernel.block_dim)
         dynamic = kernel.dynshared_size
         make_launch = functools.partial(Launch, kernel.fn, *sizes, dynamic, self.order, self.seed)
@@ -156,7 +162,7 @@ class Simulator:
 
 
 def run_recorded(make_launch, args):
-    before = [(arg, arg.copy()) for arg in args if is_array(arg)]
+    before = [(array, array.copy()) for array in args.arrays]
     try:
         make_launch(RecordedArrays()).run(args)
     except Conflict as conflict:
@@ -190,7 +196,8 @@ class Launch:
         return repr(self.fn.__name__)
 
     def run(self, args):
-        self.args = self.arrays.arguments(self.fn, args)
+        recorded = self.arrays.recorded(args)
+        self.args = recorded.nested()
         state.launch, state.now = self, 0
         grid_size.set(self.grid)
         block_size.set(self.block)
@@ -201,7 +208,7 @@ class Launch:
         finally:
             set_math(HOST_MATH)
             state.launch = None
-        self.arrays.note_written(args, self.args)
+        self.arrays.note_written(args, recorded)
 
     def run_block(self, block):
         block_index.set(block)

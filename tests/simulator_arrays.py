@@ -341,10 +341,53 @@ def is_array(arg):
     return isinstance(arg, np.ndarray) and arg.ndim > 0
 
 
+class Arguments:
+    """The arguments of a kernel by name, with tuples taken apart: `train[0]`, `train[1]`, ..
+
+    `structure` is the tuple of the arguments as they were given.
+    """
+
+    def __init__(self, named, structure):
+        self.named, self.structure = named, structure
+
+    @classmethod
+    def given(cls, fn, args):
+        """Name arguments by the parameters of a function."""
+        named = {}
+
+        def name_parts(name, arg):
+            if isinstance(arg, tuple):
+                for i, part in enumerate(arg):
+                    name_parts(f"{name}[{i}]", part)
+            else:
+                named[name] = arg
+
+        for name, arg in inspect.signature(fn).bind(*args).arguments.items():
+            name_parts(name, arg)
+        return cls(named, tuple(args))
+
+    @property
+    def arrays(self):
+        return [arg for arg in self.named.values() if is_array(arg)]
+
+    def changed(self, function):
+        """Arguments with a function applied to each, tuples taken apart."""
+        return Arguments({name: function(arg) for name, arg in self.named.items()}, self.structure)
+
+    def nested(self):
+        """The arguments as a kernel takes them: tuples again."""
+        values = iter(self.named.values())
+
+        def nest(arg):
+            return tuple(map(nest, arg)) if isinstance(arg, tuple) else next(values)
+
+        return nest(self.structure)
+
+
 class PlainArrays:
     """Arrays of numpy."""
 
-    def arguments(self, fn, args):
+    def recorded(self, args):
         return args
 
     def shared(self, size, dtype, made):
@@ -353,7 +396,7 @@ class PlainArrays:
     local = shared
 
     def note_written(self, args, _):
-        for array in filter(is_array, args):
+        for array in args.arrays:
             unwritten.discard(array)
 
 
@@ -385,12 +428,13 @@ class RecordedArrays:
     def local(self, size, dtype, made):
         return LocalArray([None] * size, dtype.type, made, 0, size)
 
-    def arguments(self, fn, args):
-        memories = dict.fromkeys(spans(filter(is_array, args)))
-        return [
-            self.argument(name, arg, memories) if is_array(arg) else arg
-            for name, arg in inspect.signature(fn).bind(*args).arguments.items()
-        ]
+    def recorded(self, args):
+        memories = dict.fromkeys(spans(args.arrays))
+        found = {
+            name: self.argument(name, arg, memories) if is_array(arg) else arg
+            for name, arg in args.named.items()
+        }
+        return Arguments(found, args.structure)
 
     def argument(self, name, array, memories):
         if array.ndim > 1 or not array.flags.c_contiguous:
@@ -410,7 +454,8 @@ class RecordedArrays:
         return self.kind(memory, values, array.dtype.type, name, first, array.size)
 
     def note_written(self, args, recorded):
-        for arg, array in zip(args, recorded, strict=True):
+        for name, array in recorded.named.items():
+            arg = args.named[name]
             never = unwritten.of(arg) if is_array(arg) else None
             if never is not None:
                 never &= np.less(array.written[array.first : array.first + array.size], 0)

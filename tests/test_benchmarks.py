@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parent.parent
 
 
@@ -23,6 +24,13 @@ def test_peers_agree_and_are_timed():
         assert f"  {what}, " in out
     pytest.importorskip("teneva")
     assert "  step, teneva: sweeps, truncate by eigh\n" in out
+
+
+def test_overheads_are_measured():
+    out = run("benchmarks.overhead", "--quick")
+    for what in ("transform, 1000 x 10, polars strings", "predict_proba, 1 x 30, an array"):
+        assert f"  {what} " in out
+    assert "GB above the input" in out
 
 
 def test_extreme_tables_are_fitted():

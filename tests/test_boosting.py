@@ -6,11 +6,11 @@ from numpy.testing import assert_allclose, assert_array_equal
 from problems import classes, problem, start, value_at
 
 from ttexm import RankOneBatch, TTTensor
-from ttexm.losses import Hinge, Logistic, Poisson, Squared
-from ttexm.objective import Objective
-from ttexm.solvers.boosting import Boosting
-from ttexm.solvers.sweeps import Sweeps
-from ttexm.trainer import Trainer
+from ttexm.learn.losses import Hinge, Logistic, Poisson, Squared
+from ttexm.learn.objective import Objective
+from ttexm.learn.solvers.boosting import Boosting
+from ttexm.learn.solvers.sweeps import Sweeps
+from ttexm.learn.trainer import Trainer
 
 
 def two_products(m=3000, d=10):
@@ -58,18 +58,19 @@ def test_several_outputs_are_boosted_together(rows):
     W, batch, objective = classes()
     solver = Boosting(boost_rank=3, eps=0.01, rows=rows)
     W = Trainer(solver, max_iter=5, tol=None).run(W, batch, objective)
-    f = W.contract(batch).reshape(objective.y.shape) + objective.offset
+    offset = 0 if objective.offset is None else objective.offset
+    f = W.contract(batch).reshape(objective.y.shape) + offset
     assert np.mean(np.argmax(f, axis=1) == np.argmax(objective.y, axis=1)) > 0.9
 
 
 def test_a_boost_is_fitted_to_what_is_left():
     W, batch, objective = problem()
     f, extra = W.contract(batch), 0.1 * np.arange(len(batch))
-    left = objective.beyond(f)
+    left = objective.with_offset(f)
     assert_allclose(left.value(extra, 0.0), objective.value(f + extra, 0.0))
     assert_allclose(left.derivative(extra), objective.derivative(f + extra))
     # Offsets add up, and weights stay as they are, in a part as well.
-    part = objective.take(np.arange(50)).beyond(f[:50]).beyond(extra[:50])
+    part = objective.take(np.arange(50)).with_offset(f[:50]).with_offset(extra[:50])
     assert_allclose(part.value(f[:50], 2.0), objective.take(np.arange(50)).value(
         2 * f[:50] + extra[:50], 2.0))  # fmt: skip
 
@@ -89,7 +90,7 @@ def test_equal_seeds_give_equal_bits(dtype):
         Trainer(solver, max_iter=2, tol=None, random_state=3).run(W, batch, objective)
         for _ in range(2)
     )
-    assert_array_equal(one._train.data, other._train.data)
+    assert_array_equal(one.scaled_train.data, other.scaled_train.data)
     assert one.dtype == np.float64
 
 
@@ -103,7 +104,7 @@ def test_boosts_are_fitted_on_the_device(stand_in, rows, dtype):
     with stand_in.alone():
         there = start(solver, W, batch.to("cuda"), objective)
         there.iterate()
-    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert_array_equal(here.tensor().scaled_train.data, there.tensor().scaled_train.data)
     # The whole batch once in each precision; what a sweep takes of it is taken there.
     assert stand_in.calls["hold"] == (1 if dtype == np.float64 else 2)
     assert stand_in.calls["take"] == (0 if rows is None else 3)

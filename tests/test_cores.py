@@ -11,10 +11,11 @@ from sklearn.exceptions import ConvergenceWarning
 from strategies import batches, cores_of, dtypes, feature_vectors, seeds, shapes
 
 from ttexm import RankOneBatch, TTTensor
-from ttexm.losses import Logistic, Squared
-from ttexm.objective import Objective
-from ttexm.solvers.cores import Cores, penalty
-from ttexm.trainer import Trainer
+from ttexm.learn.losses import Logistic, Squared
+from ttexm.learn.objective import Objective
+from ttexm.learn.solvers.cores import Cores, penalty
+from ttexm.learn.trainer import Trainer
+from ttexm.tt.scaled_train import ScaledTrain
 
 
 @given(data=st.data(), shape=shapes(), dtype=dtypes)
@@ -31,6 +32,10 @@ def test_core_gradient_is_the_derivative_in_each_entry(data, shape, dtype):
             assert_allclose(found, wanted, rtol=0, atol=tolerance)
             assert found.dtype == dtype
     assert_allclose(seen["f"], W.contract(batch), rtol=1e-3, atol=1e-3)
+    f, gradient = W.value_and_core_gradient(batch, lambda f: f * 0 + g)
+    assert_array_equal(f, seen["f"])
+    for found, wanted in zip(gradient, W.core_gradient(batch, g), strict=True):
+        assert_array_equal(found, wanted)
 
 
 @pytest.mark.large
@@ -68,10 +73,10 @@ def test_the_penalty_is_the_squared_norm_with_its_derivatives(data, shape, dtype
     cores = data.draw(cores_of(shape, dtype=dtype))
     exact = [core.astype(np.float64) for core in cores]
     W, full = TTTensor(cores), naive.full(exact)
-    squared_norm, gradient = penalty(W._train)
+    squared_norm, gradient = penalty(W.scaled_train.train)
     scale = 1e4 * np.finfo(dtype).eps
     assert_allclose(squared_norm, np.sum(full**2), rtol=scale)
-    parts = TTTensor._of(W._train._replace(data=gradient)).cores
+    parts = TTTensor.from_train(ScaledTrain(W.scaled_train.train._replace(data=gradient))).cores
     for found, wanted in zip(parts, naive.core_gradient(exact, full), strict=True):
         assert_allclose(found, wanted, rtol=0, atol=scale * (1e-30 + np.abs(wanted).max()))
 
@@ -97,9 +102,9 @@ def test_a_full_step_is_against_the_derivatives_in_the_cores(data, shape, seed):
 def test_the_first_step_of_adam_is_the_rate_in_every_entry():
     W, batch, objective = problem()
     run = start(Cores("adam", 1e-3), W, batch, objective)
-    signs = np.sign(run.seen.gradient)
+    signs = np.sign(run.evaluation.gradient)
     run.iterate()
-    assert_allclose(run.tensor()._train.data, W._train.data - 1e-3 * signs, atol=1e-6)
+    assert_allclose(run.tensor().scaled_train.data, W.scaled_train.data - 1e-3 * signs, atol=1e-6)
 
 
 @pytest.mark.large
@@ -121,7 +126,7 @@ def test_the_same_generator_gives_the_same_bits():
     for run in runs:
         for _ in range(3):
             run.iterate()
-    assert_array_equal(runs[0].tensor()._train.data, runs[1].tensor()._train.data)
+    assert_array_equal(runs[0].tensor().scaled_train.data, runs[1].tensor().scaled_train.data)
     assert runs[0].tensor().dtype == np.float32
 
 
@@ -141,7 +146,7 @@ def test_an_overflow_ends_in_the_best_model_and_a_warning(method, batch_size):
     trainer = Trainer(Cores(method, 1e80, batch_size), n_iter_no_change=1000)
     with pytest.warns(ConvergenceWarning, match="overflowed"):
         best = trainer.run(W, batch, objective)
-    assert np.isfinite(best._train.data).all()
+    assert np.isfinite(best.scaled_train.data).all()
 
 
 @pytest.mark.parametrize("batch_size", [None, 40])
@@ -153,7 +158,7 @@ def test_derivatives_are_taken_on_the_device(stand_in, method, batch_size):
     with stand_in.alone():
         there = start(Cores(method, batch_size=batch_size), W, batch.to("cuda"), objective)
         there.iterate()
-    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert_array_equal(here.tensor().scaled_train.data, there.tensor().scaled_train.data)
     assert stand_in.calls["core_gradient"] > 0
     assert stand_in.calls["hold"] == 1
 

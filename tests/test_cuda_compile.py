@@ -7,32 +7,25 @@ import pytest
 from benchmarks import cuda_build
 from benchmarks.occupancy import MULTIPROCESSORS, occupancy
 
-# Most registers a thread, on any capability, by kernel, padded rank and dtype: in steps of 8, as
+# Most registers per thread, on any capability, by kernel, padded rank and dtype: in steps of 8, as
 # registers are allocated. From `python -m benchmarks.cuda_resources --ceilings`.
 CEILINGS = {
-    ("orthogonalize_train", None, "float64"): 128,
+    ("orthogonalize", None, "float64"): 128,
     ("mirror", None, "float64"): 56,
     ("fix_gauge", None, "float64"): 64,
-    ("project_train", None, "float64"): 144,
-    ("retract_left", None, "float64"): 168,
-    ("retract_right", None, "float64"): 208,
-    ("partials", 4, "float32"): 128,
+    ("project", None, "float64"): 144,
+    ("retract_from_right", None, "float64"): 168,
+    ("retract_from_left", None, "float64"): 208,
+    ("partials", 4, "float32"): 120,
     ("deltas", 4, "float32"): 120,
     ("partials", 8, "float32"): 160,
     ("deltas", 8, "float32"): 128,
     ("partials", 16, "float32"): 144,
     ("deltas", 16, "float32"): 120,
-    ("partials", 32, "float32"): 144,
+    ("partials", 32, "float32"): 136,
     ("deltas", 32, "float32"): 144,
     ("partials", 64, "float32"): 136,
     ("deltas", 64, "float32"): 120,
-    ("clear", None, "float32"): 32,
-    ("pad", None, "float32"): 48,
-    ("finish", None, "float32"): 64,
-    ("dot", None, "float32"): 40,
-    ("expand", None, "float32"): 48,
-    ("squares", None, "float32"): 32,
-    ("take", None, "float32"): 40,
     ("partials", 4, "float64"): 160,
     ("deltas", 4, "float64"): 152,
     ("partials", 8, "float64"): 168,
@@ -43,13 +36,20 @@ CEILINGS = {
     ("deltas", 32, "float64"): 160,
     ("partials", 64, "float64"): 152,
     ("deltas", 64, "float64"): 128,
+    ("clear", None, "float32"): 32,
+    ("pad", None, "float32"): 48,
+    ("finish", None, "float32"): 64,
+    ("dot", None, "float32"): 40,
+    ("expand", None, "float32"): 40,
+    ("squares", None, "float32"): 32,
+    ("gather", None, "float32"): 40,
     ("clear", None, "float64"): 32,
     ("pad", None, "float64"): 48,
     ("finish", None, "float64"): 64,
     ("dot", None, "float64"): 40,
     ("expand", None, "float64"): 40,
     ("squares", None, "float64"): 32,
-    ("take", None, "float64"): 40,
+    ("gather", None, "float64"): 40,
     ("group", None, "int32"): 48,
 }
 
@@ -74,24 +74,29 @@ def those(builds, condition):
     return [str(build) for build in builds if condition(build)]
 
 
+@pytest.mark.slow
 def test_every_variant_is_compiled_for_every_capability(builds):
     found = [(build.name, build.rank, build.dtype, build.capability) for build in builds]
     wanted = [(*key, capability) for key in CEILINGS for capability in MULTIPROCESSORS]
     assert sorted(found, key=str) == sorted(wanted, key=str)
 
 
+@pytest.mark.slow
 def test_the_target_is_the_capability(builds):
     assert not those(builds, lambda b: b.target != "sm_{}{}".format(*b.capability))
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_on_the_stack(builds):
     assert not those(builds, lambda b: b.stack or b.spill_stores or b.spill_loads)
 
 
+@pytest.mark.slow
 def test_shared_memory_needs_no_opt_in(builds):
     assert not those(builds, lambda b: b.shared > 48 << 10)
 
 
+@pytest.mark.slow
 def test_registers_stay_below_their_ceilings(builds):
     above = {
         str(build): build.registers
@@ -101,6 +106,7 @@ def test_registers_stay_below_their_ceilings(builds):
     assert above == {}
 
 
+@pytest.mark.slow
 def test_a_block_fits_into_a_multiprocessor(builds):
     def is_too_large(b):
         return occupancy(b.capability, b.threads, b.registers, b.shared).blocks < 1
@@ -108,10 +114,12 @@ def test_a_block_fits_into_a_multiprocessor(builds):
     assert not those(builds, is_too_large)
 
 
+@pytest.mark.slow
 def test_there_are_no_atomics_and_no_warp_operations(builds):
     assert not those(builds, lambda b: b.opcodes & FORBIDDEN)
 
 
+@pytest.mark.slow
 def test_faults_are_seen():
     builds = build_all("faulty_kernels")
     assert len(builds) == 4 * len(cuda_build.CAPABILITIES)

@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from scipy import sparse
 
-from ttexm import Manifold, RankOneBatch, TTTensor, allclose, device
+from ttexm import Manifold, RankOneBatch, TTTensor, allclose
 from ttexm.datasets import make_interactions
+from ttexm.kernels import backend as device
 
 W = TTTensor.random((2, 3, 2), 2, seed=0)
 MANIFOLD = Manifold((2, 3, 2), 2)
@@ -137,7 +138,8 @@ CASES = [
      "index it, or raise max_size if it fits in memory."),
     (lambda: TTTensor.ones((2,) * 5000).full(), ValueError, "has 10^1505.1 entries, more than"),
     (lambda: W.full(max_size=3), ValueError, "has 12 entries, more than max_size=3"),
-    (lambda: np.asarray(W, copy=False), ValueError, "A TTTensor is no array: copy=False cannot be had."),
+    (lambda: np.asarray(W, copy=False), ValueError,
+     "copy=False is not possible: the entries of a TTTensor have to be computed."),
     (lambda: W[0, 3, 0], IndexError, "Index 3 is out of range for mode 1 of size 3."),
     (lambda: W[0, -4, 0], IndexError, "Index -4 is out of range for mode 1 of size 3."),
     (lambda: W[0, 0, 0, 0], IndexError, "Too many indices: the tensor has 3 modes, got 4."),
@@ -250,7 +252,13 @@ CASES = [
      "integers or booleans, got 0."),
     (lambda: BATCH[[9]], IndexError, "index 9 is out of bounds for axis 0 with size 4"),
     (lambda: W.contract(np.ones(3)), TypeError, "The batch must be a RankOneBatch, got ndarray."),
-    (lambda: TTTensor.ones((2, 3)).contract(BATCH), ValueError, "The batch must have 2 modes, got 3."),
+    (lambda: TTTensor.ones((2, 3)).contract(BATCH), ValueError,
+     "The batch must have 2 modes, or 1 to leave the last one open, got 3."),
+    (lambda: TTTensor.ones((2,) * 5).compile().log_contract(BATCH), ValueError,
+     "The batch must have 5 modes, or 4 to leave the last one open, got 3."),
+    (lambda: TTTensor.ones((2, 4, 2, 7)).contract(BATCH), ValueError,
+     "The batch must have size 4 in mode 1, got 3."),
+    (lambda: TTTensor.ones((2,)).contract(BATCH), ValueError, "The batch must have 1 modes, got 3."),
     (lambda: W.compile().contract(np.ones(3)), TypeError, "The batch must be a RankOneBatch, got ndarray."),
     (lambda: TTTensor.ones((2, 4, 2)).compile().contract(BATCH), ValueError,
      "The batch must have size 4 in mode 1, got 3."),
@@ -280,6 +288,14 @@ CASES = [
      "g must have one number per sample, shape (4,), got (1,)."),
     (lambda: MANIFOLD.gradient(W, BATCH, lambda f: f[:2]), ValueError,
      "g must have one number per sample, shape (4,), got (2,)."),
+    (lambda: MANIFOLD.value_and_gradient(W, BATCH, np.ones(4)), TypeError,
+     "loss must be a function of the predictions that returns the derivatives, or an object with such a method "
+     "`derivative`, got ndarray."),
+    (lambda: W.value_and_core_gradient(BATCH, None), TypeError, "method `derivative`, got NoneType."),
+    (lambda: MANIFOLD.value_and_gradient(W, BATCH, lambda f: f[:2]), ValueError,
+     "The derivative must have one number per sample, shape (4,), got (2,)."),
+    (lambda: W.value_and_core_gradient(BATCH, lambda f: f[:2]), ValueError,
+     "The derivative must have one number per sample, shape (4,), got (2,)."),
     (lambda: MANIFOLD.retract(W, W), TypeError, "A TangentVector was wanted, got TTTensor."),
     (lambda: MANIFOLD.retract(2 * W, XI), ValueError, "xi is a tangent vector of another point than W."),
     (lambda: MANIFOLD.retract(W, np.nan * XI), ValueError,

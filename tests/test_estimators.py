@@ -5,16 +5,18 @@ import pickle
 import numpy as np
 import pandas as pd
 import pytest
+from devices import unavailable
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.datasets import load_iris
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.metrics import log_loss
 
-from ttexm import ExMClassifier, ExMRegressor, TTTensor, device
+from ttexm import ExMClassifier, ExMRegressor, TTTensor
 from ttexm.features import Polynomial, Trigonometric
-from ttexm.losses import Logistic
-from ttexm.solvers import named
-from ttexm.solvers.riemannian import Riemannian
+from ttexm.kernels import backend as device
+from ttexm.learn.losses import Logistic
+from ttexm.learn.solvers import registry as named
+from ttexm.learn.solvers.riemannian import Riemannian
 
 RNG = np.random.default_rng(0)
 X = RNG.choice([-1.0, 1.0], (1200, 8))
@@ -41,10 +43,40 @@ def test_few_different_rows_are_enough():
 def test_weights_have_names():
     y = 2 * X[:, 1] - 3 * X[:, 2] * X[:, 5]
     model = ExMRegressor(random_state=0).fit(X, y)
-    index = (0, 0, 1, 0, 0, 1, 0, 0)
-    assert model.feature_map_.name(index) == "x2 * x5"
-    weight = model.weights_[index] * model.order_scale_**2 * model.spread_
-    assert_allclose(weight, -3, atol=0.05)
+    assert model.feature_map_.name((0, 0, 1, 0, 0, 1, 0, 0)) == "x2 * x5"
+    assert_allclose(model.coefficient("x2", "x5"), -3, atol=0.05)
+
+
+def test_what_was_tried_is_a_table_and_what_was_taken_is_in_it():
+    y = PRODUCT[:300] + 0.5 * X[:300, 1]
+    model = ExMRegressor(random_state=0).fit(X[:300], y)
+    table = pd.DataFrame(model.search_results_)
+    assert list(table) == [
+        "rank", "alpha", "order_scale", "n_iter", "is_linear", "is_screened", "loss", "losses",
+    ]  # fmt: skip
+    assert table["is_linear"].sum() >= 3
+    assert len(table) > 10
+    chosen = model.selected_
+    assert chosen in model.search_results_
+    assert_allclose(chosen.loss, np.average(chosen.losses, weights=None), rtol=0.05)
+    old = (model.alpha_, model.order_scale_, model.is_linear_, model.is_screened_)
+    assert old == (chosen.alpha, chosen.order_scale, chosen.is_linear, chosen.is_screened)
+    assert model.rank_ == model.weights_.rank
+    given_all = ExMRegressor(rank=2, alpha=1e-3, order_scale=0.5, tol=0.1, random_state=0)
+    given_all.fit(X[:300], y)
+    assert given_all.search_results_ == []
+    assert (given_all.selected_.rank, given_all.selected_.losses) == (2, ())
+    assert np.isnan(given_all.selected_.loss)
+
+
+def test_an_init_is_in_the_units_of_the_weights():
+    y = PRODUCT[:300] + 0.5 * X[:300, 1]
+    settings = {"rank": 3, "alpha": 1e-6, "order_scale": 0.3, "random_state": 0}
+    model = ExMRegressor(**settings, tol=1e-6).fit(X[:300], y)
+    again = ExMRegressor(**settings, init=model.weights_, max_iter=1, tol=0.5)
+    with pytest.warns(ConvergenceWarning):
+        again.fit(X[:300], y)
+    assert_allclose(again.predict(X), model.predict(X), atol=1e-3)
 
 
 def test_several_classes():
@@ -270,7 +302,7 @@ def both_ways(make, X, y, **arguments):
     here = make(device="cpu").fit(X, y, **arguments)
     there = make(device="cuda").fit(X, y, **arguments)
     assert (here.device_, there.device_) == ("cpu", "cuda")
-    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
     return here, there
 
 
@@ -279,7 +311,7 @@ def test_settings_are_chosen_and_predictions_made_on_the_device(stand_in):
     here, there = both_ways(
         lambda **where: ExMClassifier(random_state=0, **where), X[:200], y[:200]
     )
-    assert stand_in.calls["Samples"] > 10
+    assert stand_in.calls["partial_products"] > 10
     assert stand_in.calls["take"] == 0  # folds have their own rows there, not all of them
     stand_in.calls.clear()
     assert_array_equal(there.predict_proba(X), here.predict_proba(X))
@@ -297,7 +329,7 @@ def test_every_solver_runs_on_the_device(stand_in, solver):
         )  # fmt: skip
         stand_in.calls.clear()
         assert_array_equal(there.predict(X), here.predict(X))
-        assert stand_in.calls == {"hold": 1, "contract": targets.ndim}
+        assert stand_in.calls == {"hold": 1, "contract": 1}  # several outputs by one sweep
 
 
 def test_validation_and_further_fits_are_on_the_device(stand_in):
@@ -321,20 +353,19 @@ def test_validation_and_further_fits_are_on_the_device(stand_in):
         model.partial_fit(X[600:], y[600:])
     here, there = models
     assert stand_in.calls["gradient"] > 0
-    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
     # The device can be changed between two fits.
     here.set_params(device="cuda").partial_fit(X[:300], y[:300])
     there.set_params(device="cpu").partial_fit(X[:300], y[:300])
     assert (here.device_, there.device_) == ("cuda", "cpu")
-    assert_array_equal(here.weights_._train.data, there.weights_._train.data)
+    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
 
 
-def test_a_fitted_model_is_bound_to_no_device(stand_in, monkeypatch):
+def test_a_fitted_model_is_bound_to_no_device(stand_in):
     model = ExMRegressor(device="cuda", tol=1e-2, **GIVEN).fit(X[:300], PRODUCT[:300])
     expected, stored = model.predict(X), pickle.dumps(model)
     assert b"devices" not in stored  # where the stand-in's data are defined
-    monkeypatch.delitem(device._sets, "cuda")
-    monkeypatch.setattr(device, "_trouble", lambda: "there is no GPU here")
+    device.register("cuda", unavailable)
     again = pickle.loads(stored)
     with pytest.raises(RuntimeError, match="there is no GPU here"):
         again.predict(X)
@@ -344,7 +375,7 @@ def test_a_fitted_model_is_bound_to_no_device(stand_in, monkeypatch):
 
 def test_the_device_may_be_left_open(stand_in, monkeypatch):
     for has_gpu in (False, True):
-        monkeypatch.setattr(device, "_has_gpu", lambda has_gpu=has_gpu: has_gpu)
+        monkeypatch.setattr(device, "has_gpu", lambda has_gpu=has_gpu: has_gpu)
         model = ExMRegressor(device="auto", tol=1e-2, **GIVEN).fit(X[:200], PRODUCT[:200])
         assert model.device_ == ("cuda" if has_gpu else "cpu")
         assert model.device == "auto"

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy import sparse
 
+pytestmark = pytest.mark.slow
 sys.path.append(str(Path(__file__).parent.parent / "notebooks"))
-from factorization_machine import FactorizationMachine
+from factorization_machine import FactorizationMachine  # noqa: E402
 
 
 def machine(order, rank, d, rng):

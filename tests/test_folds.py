@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
-from problems import problem_of
+from problems import data_of
 from strategies import seeds
 
-from ttexm.folds import MOST_ROWS, hold_out, make_folds
-from ttexm.losses import Logistic, Softmax
+from ttexm.learn.losses import Logistic, Softmax
+from ttexm.learn.selection.folds import hold_out, make_folds
+from ttexm.learn.selection.plan import PLAN
 
 
 def contents(problem):
@@ -23,7 +24,7 @@ def test_every_row_is_tested_on_once_and_with_its_equals(seed, m, n_values, is_w
     x = rng.integers(0, n_values, (m, 3)).astype(float)
     y = rng.integers(0, 2, m).astype(float)
     weights = rng.uniform(0.1, 2, m) if is_weighted else np.ones(m)
-    problem = problem_of(x, y, weights=weights).merged()
+    problem = data_of(x, y, weights=weights).merged()
     folds = make_folds(problem, np.random.default_rng(seed))
     assert len(folds) == min(4, problem.n_groups)
     tested = []
@@ -41,8 +42,8 @@ def test_weights_are_split_as_repetitions_are(seed, m, n_values):
     x[:2] = [[0, 0], [1, 1]]
     y, counts = x[:, 0] - x[:, 1], rng.integers(1, 5, m)
     mixed = rng.permutation(np.repeat(np.arange(m), counts))
-    weighted = problem_of(x, y, weights=1e-7 * counts).merged()
-    repeated = problem_of(x[mixed], y[mixed]).merged()
+    weighted = data_of(x, y, weights=1e-7 * counts).merged()
+    repeated = data_of(x[mixed], y[mixed]).merged()
     pairs = zip(
         make_folds(weighted, np.random.default_rng(1)),
         make_folds(repeated, np.random.default_rng(1)),
@@ -58,7 +59,7 @@ def test_weights_are_split_as_repetitions_are(seed, m, n_values):
 def test_folds_spread_rare_classes(sign):
     x = np.random.default_rng(0).standard_normal((400, 2))
     y = np.where(np.arange(400) < 20, 1.0, -1.0)
-    for fold in make_folds(problem_of(x, sign * y, Logistic()), np.random.default_rng(0)):
+    for fold in make_folds(data_of(x, sign * y, Logistic()), np.random.default_rng(0)):
         assert np.sum(fold.test.y == sign) == 5
 
 
@@ -69,16 +70,16 @@ def test_folds_do_not_know_the_names_of_classes(sizes):
     x, found = rng.standard_normal((len(labels), 2)), []
     for names in ([0, 1, 2], [2, 0, 1], [1, 0, 2]):
         y = np.eye(3)[np.array(names)[labels]]
-        folds = make_folds(problem_of(x, y, Softmax()), np.random.default_rng(0))
+        folds = make_folds(data_of(x, y, Softmax()), np.random.default_rng(0))
         found.append([sorted(fold.test.keys.tolist()) for fold in folds])
     assert found[0] == found[1] == found[2]
 
 
 def test_many_rows_are_validated_on_some():
-    x = np.random.default_rng(0).standard_normal((MOST_ROWS + 5000, 2))
-    (fold,) = make_folds(problem_of(x, x[:, 0]), np.random.default_rng(0))
-    assert len(fold.train) + len(fold.test) == MOST_ROWS
-    assert len(make_folds(problem_of(x[:8000], x[:8000, 0]), np.random.default_rng(0))) == 3
+    x = np.random.default_rng(0).standard_normal((PLAN.most_rows + 5000, 2))
+    (fold,) = make_folds(data_of(x, x[:, 0]), np.random.default_rng(0))
+    assert len(fold.train) + len(fold.test) == PLAN.most_rows
+    assert len(make_folds(data_of(x[:8000], x[:8000, 0]), np.random.default_rng(0))) == 3
 
 
 @pytest.mark.parametrize("share", [0.1, 0.25, 0.5])
@@ -86,7 +87,7 @@ def test_rows_that_are_held_out_have_all_classes(share):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((400, 2))
     y = np.where(np.arange(400) < 40, 1.0, -1.0)
-    problem = problem_of(x, y, Logistic())
+    problem = data_of(x, y, Logistic())
     train, test = hold_out(problem, share, np.random.default_rng(1))
     assert len(test) == 400 * share
     assert abs(np.sum(test.y > 0) - 40 * share) <= 1
@@ -96,8 +97,8 @@ def test_rows_that_are_held_out_have_all_classes(share):
 def test_equal_rows_are_held_out_together():
     x = np.repeat(np.arange(30.0), 3)[:, None]
     y = np.random.default_rng(0).standard_normal(90)
-    train, test = hold_out(problem_of(x, y).merged(), 0.2, np.random.default_rng(0))
+    train, test = hold_out(data_of(x, y).merged(), 0.2, np.random.default_rng(0))
     assert len(test) == 18
     assert not set(train.keys) & set(test.keys)
-    with pytest.raises(ValueError, match="all rows have the same features"):
-        hold_out(problem_of(np.ones((5, 1)), np.arange(5.0)), 0.2, np.random.default_rng(0))
+    with pytest.raises(ValueError, match="all rows have the same ones"):
+        hold_out(data_of(np.ones((5, 1)), np.arange(5.0)), 0.2, np.random.default_rng(0))

@@ -10,9 +10,10 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression, Ridge
 from strategies import feature_vectors, seeds, shapes
 
-from ttexm import RankOneBatch, initialize
-from ttexm.losses import Hinge, Logistic, Squared
-from ttexm.objective import Objective
+from ttexm import RankOneBatch
+from ttexm.learn import initialize
+from ttexm.learn.losses import Hinge, Logistic, Squared
+from ttexm.learn.objective import Objective
 
 
 def mixed_batch(rng, m=300):

@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from strategies import DTYPES, batches, dtypes, feature_vectors, seeds, shapes
 
-import ttexm
 from ttexm import Manifold, RankOneBatch, TTTensor
-from ttexm.kernels import cpu, threads, workspace
+from ttexm.kernels import gradients, host, layout, schedule
 
 GUARD = 64
 # Tiles come in 8, 4, 3, 2 and 1 rows and columns; remainders of all sizes must fit together.
@@ -27,33 +26,38 @@ RANKS = (1, 4, 5, 9) if IS_SIMULATED else range(1, 14)
 @pytest.fixture
 def guarded(monkeypatch):
     """Scratch arrays of exactly the size asked for, with a guard zone behind that must stay."""
-    taken = {}
+    acquired = {}
 
-    def take(role, n, dtype):
-        array = workspace.aligned(n + GUARD, dtype)
+    def acquire(role, n, dtype):
+        array = layout.aligned(n + GUARD, dtype)
         array[:n] = 1e30 if np.dtype(dtype).kind == "f" else 12345
         array[n:] = 77
-        taken[id(array)] = n
+        acquired[id(array)] = n
         return array
 
-    def give(role, array):
-        n = taken.pop(id(array))
+    def release(role, array):
+        n = acquired.pop(id(array))
         assert (array[n:] == 77).all(), f"a kernel wrote past its {role!r} scratch of {n} elements"
 
-    monkeypatch.setattr(workspace, "take", take)
-    monkeypatch.setattr(workspace, "give", give)
+    patch_scratch(monkeypatch, acquire, release)
     yield
-    assert not taken
+    assert not acquired
+
+
+def patch_scratch(monkeypatch, acquire, release):
+    for module in (schedule, gradients):
+        monkeypatch.setattr(module, "acquire", acquire)
+        monkeypatch.setattr(module, "release", release)
 
 
 @pytest.mark.cpu
 def test_retraction_at_full_rank_reads_no_scratch_that_it_has_not_written(monkeypatch):
-    def take(role, n, dtype):
-        array = workspace.aligned(n, dtype)
+    def acquire(role, n, dtype):
+        array = layout.aligned(n, dtype)
         array[:] = np.nan
         return array
 
-    monkeypatch.setattr(workspace, "take", take)
+    patch_scratch(monkeypatch, acquire, lambda role, array: None)
     manifold = Manifold((2, 2, 4, 4, 3), rank=(1, 2, 4, 12, 3, 1))  # bonds without further room
     W = manifold.random_point(seed=0)
     xi = manifold.random_tangent(W, seed=1)
@@ -138,6 +142,7 @@ def test_gradients_of_every_rank(rank):
 
 
 @pytest.mark.cpu
+@pytest.mark.slow
 def test_tiles_of_512_bits_give_the_same_numbers(tmp_path):
     # This machine may not have them; LLVM splits them then. Lane arithmetic is what is tested.
     code = textwrap.dedent("""
@@ -169,9 +174,9 @@ def test_tiles_of_512_bits_give_the_same_numbers(tmp_path):
 
 @pytest.fixture
 def thread_counts():
-    before = threads.get_num_threads()
+    before = schedule.get_num_threads()
     yield [1, 2, 3, 5]
-    threads.set_num_threads(before)
+    schedule.set_num_threads(before)
 
 
 @pytest.mark.cpu
@@ -184,9 +189,11 @@ def test_results_do_not_depend_on_the_number_of_threads(thread_counts, rank, dty
     batch = RankOneBatch.from_columns(rng.standard_normal((20_000, 20)), dtype)
     g, seen = rng.standard_normal(20_000), []
     for n in thread_counts:
-        threads.set_num_threads(n)
+        schedule.set_num_threads(n)
         xi, eta = manifold.gradient(W, batch, g), manifold.gradient(W, batch, np.sin)
-        seen.append([W.contract(batch), W.compile().contract(batch), xi._deltas, eta._deltas])
+        seen.append(
+            [W.contract(batch), W.compile().contract(batch), xi.flat_deltas, eta.flat_deltas]
+        )
     for others in seen[1:]:
         for one, other in zip(seen[0], others, strict=True):
             assert_array_equal(one, other)
@@ -214,11 +221,11 @@ def test_many_python_threads_at_once():
     manifold = Manifold((2,) * 15, 6)
     W = manifold.random_point(0)
     batch, g = RankOneBatch.from_columns(rng.standard_normal((5000, 15))), rng.standard_normal(5000)
-    expected, wrong = manifold.gradient(W, batch, g)._deltas, []
+    expected, wrong = manifold.gradient(W, batch, g).flat_deltas, []
 
     def work():
         for _ in range(20):
-            if not np.array_equal(manifold.gradient(W, batch, g)._deltas, expected):
+            if not np.array_equal(manifold.gradient(W, batch, g).flat_deltas, expected):
                 wrong.append(1)
 
     workers = [threading.Thread(target=work) for _ in range(6)]
@@ -233,7 +240,7 @@ def test_many_python_threads_at_once():
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 def test_a_forked_child_can_compute(thread_counts):
-    threads.set_num_threads(2)
+    schedule.set_num_threads(2)
     batch = RankOneBatch.from_columns(np.random.default_rng(0).standard_normal((50_000, 20)))
     W = TTTensor.random((2,) * 20, 8, seed=0)
     expected = W.contract(batch)
@@ -241,18 +248,6 @@ def test_a_forked_child_can_compute(thread_counts):
     if child == 0:
         os._exit(0 if np.array_equal(W.contract(batch), expected) else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-
-@pytest.mark.cpu
-def test_an_error_in_a_thread_reaches_the_caller(thread_counts):
-    threads.set_num_threads(2)
-
-    def task(first, last):
-        if first > 0:
-            raise RuntimeError("from the other thread")
-
-    with pytest.raises(RuntimeError, match="from the other thread"):
-        threads.run(task, 10, parallel=True)
 
 
 def test_a_function_may_compute_within_a_gradient():
@@ -268,7 +263,7 @@ def test_a_function_may_compute_within_a_gradient():
         return g
 
     xi = manifold.gradient(W, batch, nested)
-    assert_array_equal(xi._deltas, manifold.gradient(W, batch, g)._deltas)
+    assert_array_equal(xi.flat_deltas, manifold.gradient(W, batch, g).flat_deltas)
 
 
 # -- range ----------------------------------------------------------------------------------------
@@ -412,12 +407,4 @@ def test_the_extent_of_numbers():
             ([np.nan, 1], (top, 1)),
             ([1, -np.inf], (top, 1)),
         ):
-            assert cpu.extent(np.array(numbers, dtype)) == extent
-
-
-@pytest.mark.cpu
-def test_set_num_threads_checks_its_argument():
-    with pytest.raises(TypeError, match="number of threads must be an int"):
-        ttexm.set_num_threads(2.0)
-    with pytest.raises(ValueError, match="at least 1, got 0"):
-        ttexm.set_num_threads(0)
+            assert host.extent(np.array(numbers, dtype)) == extent

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 
-from ttexm import losses
-from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
+from ttexm.learn import losses
+from ttexm.learn.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
 
 ALL = [kind() for kind in losses.LOSSES.values()]
 margins = st.floats(-30, 30).filter(lambda f: min(abs(f - 1), abs(f + 1)) > 1e-3)

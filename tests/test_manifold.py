@@ -1,6 +1,8 @@
 """Manifold and TangentVector: projection, gradient, retraction, transport."""
 
 import math
+import pickle
+from fractions import Fraction
 
 import naive
 import numpy as np
@@ -9,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import mixed_batch
-from strategies import DTYPES, batches, feature_vectors, seeds, shapes, tensors
+from strategies import DTYPES, batches, dtypes, feature_vectors, seeds, shapes, tensors
 
 from ttexm import Manifold, RankOneBatch, TTTensor, allclose
 from ttexm.kernels import cpu
@@ -49,6 +51,18 @@ def test_ranks_are_trimmed_to_what_the_shape_allows(shape, rank):
     assert manifold.rank == max(manifold.ranks)
     assert manifold == Manifold(shape, manifold.ranks)
     assert Manifold(shape, (1,) + (rank,) * (len(shape) - 1) + (1,)) == manifold
+
+
+def test_manifolds_are_immutable_values():
+    manifold = Manifold((2, 3, 4), 2)
+    again = pickle.loads(pickle.dumps(manifold))
+    assert again == manifold
+    assert hash(again) == hash(manifold)
+    assert again.device == manifold.device
+    assert manifold != Manifold((2, 3, 4), 1)
+    assert manifold != "a manifold"
+    with pytest.raises(AttributeError):
+        manifold.shape = (2, 3)
 
 
 @given(points())
@@ -183,6 +197,49 @@ def test_the_function_gets_the_predictions(three):
     assert_allclose(seen[0], W.contract(batch), rtol=0, atol=1e-9 * spread(bound))
 
 
+class HalfSquares:
+    """A loss as `value_and_gradient` takes it: (f - y)^2 / 2."""
+
+    def __init__(self, y):
+        self.y = y
+
+    def derivative(self, f):
+        f -= self.y  # in place, which is the loss's own affair
+        return f
+
+
+@given(points_and_batches(), seeds, dtypes, st.sampled_from([0, 900, -900]))
+def test_value_and_gradient_are_those_of_contract_and_gradient(three, seed, dtype, power):
+    manifold, W, batch = three
+    W, batch = (W * Fraction(2) ** power).astype(dtype), batch.astype(dtype)
+    y = np.random.default_rng(seed).standard_normal(len(batch)).astype(dtype)
+    with np.errstate(over="ignore", invalid="ignore"):
+        wanted = manifold.gradient(W, batch, lambda f: f - y)
+        for loss in (HalfSquares(y), HalfSquares(y).derivative, lambda f: f - y):
+            f, xi = manifold.value_and_gradient(W, batch, loss)
+            assert_array_equal(xi.flat_deltas, wanted.flat_deltas)
+            assert xi.exponent == wanted.exponent
+            assert xi.point is W
+            assert f.dtype == dtype
+            assert f.shape == (len(batch),)
+        exact, size = (
+            W.contract(batch),
+            spread(W.full()) * spread(*feature_vectors(batch)) ** W.ndim,
+        )
+    if np.isfinite(size * W.size):
+        eps = 1e4 * np.finfo(dtype).eps
+        assert_allclose(f, exact, rtol=0, atol=eps * size * W.size)
+
+
+def test_value_and_gradient_take_one_pass_through_the_samples(stand_in):
+    batch = mixed_batch(np.random.default_rng(0), 70).to("cuda")
+    manifold = Manifold(batch.shape, 3, "cuda")
+    W = manifold.random_point(seed=0)
+    with stand_in.alone():
+        manifold.value_and_gradient(W, batch, np.sin)
+    assert stand_in.calls == {"gauges": 1, "hold": 1, "gradient": 1}
+
+
 @given(points_and_batches(), seeds)
 def test_gradient_matches_finite_differences(three, seed):
     manifold, W, batch = three
@@ -240,14 +297,14 @@ def test_large_batches_take_the_identity_gauge_and_agree(rank, dtype):
 
 @pytest.mark.cpu
 def test_gradient_of_more_predictions_than_are_kept(monkeypatch):
-    from ttexm.kernels import gradient
+    from ttexm.kernels import gradients
 
     rng = np.random.default_rng(0)
     manifold = Manifold((2,) * 10, 3)
     W = manifold.random_point(seed=0)
     batch, y = RankOneBatch.from_columns(rng.standard_normal((900, 10))), rng.standard_normal(900)
     kept = manifold.gradient(W, batch, lambda f: f - y)
-    monkeypatch.setattr(gradient, "KEPT_BYTES", 100_000)
+    monkeypatch.setattr(gradients, "KEPT_BYTES", 100_000)
     assert (manifold.gradient(W, batch, lambda f: f - y) - kept).norm() <= 1e-11 * kept.norm()
 
 
@@ -368,6 +425,8 @@ def test_linear_combinations(both, seed):
     assert abs(combined.norm() - np.linalg.norm(dense)) < 1e-12
     assert manifold.norm(combined) == combined.norm()
     assert manifold.inner(xi, eta) == xi.inner(eta)
+    sign, log = combined.log_inner(xi)
+    assert_allclose(sign * math.exp(log), combined.inner(xi), rtol=1e-12)
     assert ((-xi) + xi).norm() == 0
     assert str(W.shape) in repr(xi)
 
@@ -437,7 +496,7 @@ def results_of(manifold, batch):
         manifold.gradient(W, batch, np.sin),
         manifold.transport(xi, W_new),
     ]
-    return [vector._deltas for vector in vectors] + list(manifold.retract(W, xi).cores)
+    return [vector.flat_deltas for vector in vectors] + list(manifold.retract(W, xi).cores)
 
 
 def test_a_manifold_computes_on_its_device(stand_in):
@@ -447,14 +506,16 @@ def test_a_manifold_computes_on_its_device(stand_in):
     assert repr(there) == repr(here)[:-1] + ", on cuda)"
     expected = results_of(here, batch)
     # The same random points on all devices, so by the same kernels.
-    assert_array_equal(here.random_point(0)._train.data, there.random_point(0)._train.data)
+    assert_array_equal(
+        here.random_point(0).scaled_train.data, there.random_point(0).scaled_train.data
+    )
     assert not stand_in.calls
     for placed in (batch, batch.to("cuda")):
         with stand_in.alone():
             for one, other in zip(expected, results_of(there, placed), strict=True):
                 assert_array_equal(one, other)
     # Two points, three tensors to project and one to bring over, two gradients, each time.
-    counts = {"both_gauges": 4, "fix_gauge": 2, "project_train": 8, "gradient": 4, "retract": 2}
+    counts = {"gauges": 4, "project": 8, "gradient": 4, "retract": 2}
     assert stand_in.calls == counts | {"hold": 1}
     for one, other in zip(expected, results_of(here, batch.to("cuda")), strict=True):
         assert_array_equal(one, other)
@@ -464,11 +525,11 @@ def test_a_manifold_computes_on_its_device(stand_in):
 def test_gauges_are_computed_once_by_who_asks_first(stand_in, monkeypatch):
     by_cpu = []
 
-    def counted(*args, both_gauges=cpu.both_gauges):
+    def counted(*args, gauges=cpu.gauges):
         by_cpu.append(args)
-        return both_gauges(*args)
+        return gauges(*args)
 
-    monkeypatch.setattr(cpu, "both_gauges", counted)
+    monkeypatch.setattr(cpu, "gauges", counted)
     here, there = (Manifold((2, 3, 4), 2, device) for device in ("cpu", "cuda"))
     for order, expected in (((here, there), (1, 0)), ((there, here), (1, 1))):
         W = TTTensor.random((2, 3, 4), 2, seed=0)
@@ -476,4 +537,4 @@ def test_gauges_are_computed_once_by_who_asks_first(stand_in, monkeypatch):
             xi = manifold.random_tangent(W, seed=0)
             assert len(xi.deltas) == 3
             manifold.retract(W, manifold.project(W, xi.to_tensor()))
-        assert (len(by_cpu), stand_in.calls["both_gauges"]) == expected
+        assert (len(by_cpu), stand_in.calls["gauges"]) == expected

@@ -46,7 +46,7 @@ CASES = [
     (lambda: regress(frame([10**400] * 60)), ValueError,
      "Column 'odd' must hold numbers of at most 1.8e+308, got a larger one in row 0."),
     (lambda: regress({"a": X[:, 0]}), TypeError, "got a dict. Use pandas.DataFrame(X)"),
-    (lambda: regress(None), TypeError, "or a pandas or polars data frame, got NoneType."),
+    (lambda: regress(None), TypeError, "or a pandas, polars or Arrow table, got NoneType."),
     (lambda: regress().predict(X[:, :2]), ValueError, "X has 2 features, but ExMRegressor is expecting 3"),
     (lambda: classify().predict_proba(X[:, :2]), ValueError, "X has 2 features, but ExMClassifier is expecting 3"),
     (lambda: regress().predict(X[0]), ValueError, "X must have two dimensions, rows and columns, got shape (3,)."),
@@ -115,7 +115,7 @@ def test_an_eval_set_is_checked_before_the_search(monkeypatch):
     def search(*args):
         raise AssertionError("the search for settings was started")
 
-    monkeypatch.setattr("ttexm.machine.ExponentialMachine._choose", search)
+    monkeypatch.setattr("ttexm.learn.fitting._choose", search)
     for eval_set in [(X[:0], Y[:0]), (X[:, :2], Y), (X, np.stack([Y, Y], axis=1))]:
         with pytest.raises(ValueError, match=r"eval_set|expecting 3"):
             ExMRegressor().fit(X, Y, eval_set=eval_set)

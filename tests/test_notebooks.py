@@ -3,10 +3,11 @@
 import os
 from pathlib import Path
 
-import nbclient
-import nbformat
 import pytest
 
+nbclient = pytest.importorskip("nbclient", reason='needs nbclient, of the extra "dev"')
+nbformat = pytest.importorskip("nbformat")
+pytestmark = pytest.mark.slow
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 

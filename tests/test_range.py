@@ -300,6 +300,39 @@ def test_contraction(both):
                 assert abs(found - f / size) <= 1e-9
 
 
+@st.composite
+def huge_and_tiny_outputs(draw):
+    """Like `huge_and_tiny`, with outputs of vastly different size as the last mode; and a batch."""
+    shape, dtype = draw(small_shapes), draw(dtypes)
+    far = 20 if dtype == np.float32 else 300
+    cores = draw(cores_of((*shape, draw(st.integers(1, 3))), 3, dtype))
+    cores[-1] = np.ldexp(cores[-1], draw(st.integers(-far, far)))
+    cores[-1][:, 0] = np.ldexp(cores[-1][:, 0], draw(st.integers(-far, far)))
+    power = two(draw(powers))
+    entries = naive.exact_full([naive.as_fractions(core.astype(float)) for core in cores])
+    W = TTTensor(cores) * power
+    return W, entries * power, magnitude(cores) * power, draw(batches(shape, 5, dtype))
+
+
+@given(huge_and_tiny_outputs())
+def test_contraction_with_an_open_mode(drawn):
+    W, w, scale, batch = drawn
+    n_outputs, X = W.shape[-1], naive.rank_ones(feature_vectors(batch))
+    wanted = naive.as_fractions(X) @ w.reshape(-1, n_outputs) if len(X) else []
+    terms = naive.as_fractions(np.abs(X)) @ scale.reshape(-1, n_outputs) if len(X) else []
+    eps = 1e4 * float(np.finfo(W.dtype).eps)
+    # Accuracy is relative to the largest of a sample's outputs, as that of entries is.
+    for made in (W, W.compile()):
+        signs, logs = made.log_contract(batch)
+        assert signs.shape == logs.shape == (len(batch), n_outputs)
+        for s in range(len(batch)):
+            size = max(terms[s])
+            for j in range(n_outputs if size else 0):
+                share = math.exp(logs[s, j] - naive.exact_log(size))
+                found = Fraction(float(signs[s, j])) * Fraction(share)
+                assert abs(found - wanted[s, j] / size) <= eps
+
+
 @given(small_shapes.flatmap(lambda s: st.tuples(tensors(s, 3, np.float64), batches(s, 5))), seeds)
 def test_derivatives_in_the_cores(both, seed):
     W, batch = both

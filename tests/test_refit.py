@@ -1,6 +1,7 @@
 """A fit sets all that it has learned, or nothing; Ctrl-C keeps the best model so far."""
 
 import _thread
+import itertools
 import os
 import threading
 import time
@@ -13,12 +14,13 @@ from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
-from ttexm import ExMClassifier, ExMRegressor, initialize
+from ttexm import ExMClassifier, ExMRegressor
 from ttexm.features import Basis
-from ttexm.selection import Selection
-from ttexm.solvers.sweeps import Sweep
-from ttexm.trainer import Trainer
-from ttexm.validation import Trial, Validation
+from ttexm.learn import initialize
+from ttexm.learn.selection.search import Search
+from ttexm.learn.selection.validation import Trial, Validation
+from ttexm.learn.solvers.sweeps import Sweep
+from ttexm.learn.trainer import Trainer
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((300, 4))
@@ -35,7 +37,7 @@ def interrupt(*args, **kwargs):
     raise KeyboardInterrupt
 
 
-PLACES = [(Trainer, "run"), (Validation, "__init__"), (Selection, "run"), (initialize, "additive")]
+PLACES = [(Trainer, "run"), (Validation, "__init__"), (Search, "run"), (initialize, "additive")]
 
 
 @pytest.mark.parametrize("broken", PLACES, ids=lambda place: place[1])
@@ -92,16 +94,20 @@ def test_a_refit_forgets_what_it_does_not_learn_anew():
 # -- Ctrl-C ---------------------------------------------------------------------------------------
 
 
-def test_an_interrupted_search_trains_with_the_best_settings_so_far(monkeypatch):
-    calls, advance = [], Trial.advance
+def interrupt_call(monkeypatch, owner, name, n):
+    """Interrupt the n-th call of a method."""
+    calls, method = itertools.count(1), getattr(owner, name)
 
-    def stop_later(trial):
-        calls.append(trial)
-        if len(calls) == 30:
+    def call(self):
+        if next(calls) == n:
             raise KeyboardInterrupt
-        advance(trial)
+        method(self)
 
-    monkeypatch.setattr(Trial, "advance", stop_later)
+    monkeypatch.setattr(owner, name, call)
+
+
+def test_an_interrupted_search_trains_with_the_best_settings_so_far(monkeypatch):
+    interrupt_call(monkeypatch, Trial, "advance", 30)
     with pytest.warns(ConvergenceWarning, match="search for settings was interrupted; the best"):
         model = ExMRegressor(random_state=0, max_order=0).fit(X, Y)
     assert model.score(X, Y) > 0.9
@@ -122,15 +128,7 @@ def test_a_search_interrupted_at_once_has_the_linear_model_or_none(monkeypatch):
 
 
 def test_interrupted_training_keeps_the_best_model(monkeypatch):
-    calls, iterate = [], Sweep.iterate
-
-    def stop_later(sweep):
-        calls.append(sweep)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        iterate(sweep)
-
-    monkeypatch.setattr(Sweep, "iterate", stop_later)
+    interrupt_call(monkeypatch, Sweep, "iterate", 3)
     with pytest.warns(ConvergenceWarning, match="interrupted after 2 iterations; the best model"):
         model = ExMRegressor(**GIVEN | {"tol": 0.0}).fit(X, Y)
     assert model.n_iter_ == 2
@@ -138,6 +136,7 @@ def test_interrupted_training_keeps_the_best_model(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*interrupted")
+@pytest.mark.slow
 def test_a_real_interrupt_at_any_time_leaves_a_model_or_none():
     """Signals that come after 0.02 to 0.6 s, in whatever is going on then.
 

@@ -10,12 +10,13 @@ from problems import classes, problem, start, value_at
 from sklearn.exceptions import ConvergenceWarning
 from strategies import batches, feature_vectors, seeds, shapes
 
-from ttexm import Manifold, RankOneBatch, TTTensor, allclose, device
-from ttexm.losses import Hinge, Logistic, Poisson, Squared
-from ttexm.objective import Objective
-from ttexm.solvers.descent import Samples
-from ttexm.solvers.riemannian import Riemannian, exact_step
-from ttexm.trainer import Trainer
+from ttexm import Manifold, RankOneBatch, TTTensor, allclose
+from ttexm.kernels import backend as device
+from ttexm.learn.data import TrainingSet
+from ttexm.learn.losses import Hinge, Logistic, Poisson, Squared
+from ttexm.learn.objective import Objective
+from ttexm.learn.solvers.riemannian import Riemannian, exact_step
+from ttexm.learn.trainer import Trainer
 
 STOCHASTIC = ("sgd", "momentum", "svrg")
 
@@ -32,16 +33,16 @@ def riemannian_gradient(W, batch, objective):
 @pytest.mark.parametrize("make", [problem, classes], ids=["one output", "three outputs"])
 def test_mini_batches_take_every_sample_once_and_add_up_to_the_whole(make):
     W, batch, objective = make()
-    samples, m = Samples(batch, objective), len(objective.y)
-    parts = samples.split(25, np.random.default_rng(0))
+    rows, m = TrainingSet(batch, objective), len(objective.y)
+    parts = rows.mini_batches(25, np.random.default_rng(0))
     assert_array_equal(np.sort(np.concatenate(parts)), np.arange(m))
-    assert [len(rows) for rows in parts] == [25] * (m // 25) + [m % 25]
+    assert [len(chosen) for chosen in parts] == [25] * (m // 25) + [m % 25]
     W = Manifold(W.shape, 3).random_point(0)
     value, gradient = 0.0, Manifold(W.shape, 3).zero_tangent(W)
-    for rows in parts:
-        part = samples.take(rows)
-        value += len(rows) / m * value_at(W, part.batch, part.objective)
-        gradient = gradient + len(rows) / m * riemannian_gradient(W, part.batch, part.objective)
+    for chosen in parts:
+        part, share = rows.take(chosen), len(chosen) / m
+        value += share * value_at(W, part.batch, part.objective)
+        gradient = gradient + share * riemannian_gradient(W, part.batch, part.objective)
     whole = riemannian_gradient(W, batch, objective)
     assert (gradient - whole).norm() <= 1e-12 * whole.norm()
     assert_allclose(value, value_at(W, batch, objective), rtol=1e-12)
@@ -81,12 +82,12 @@ def test_a_full_step_is_the_projected_gradient_rounded(data, shape, seed):
 def test_the_steps_of_svrg_are_those_of_all_samples_on_average(make):
     W, batch, objective = make()
     run = start(Riemannian("svrg", 1e-3, batch_size=25), W, batch, objective)
-    manifold, samples, m = run.point.manifold, run.samples, len(objective.y)
+    manifold, rows, m = run.point.manifold, run.rows, len(objective.y)
 
     def mean_gradient():
         mean = manifold.zero_tangent(run.tensor())
-        for rows in samples.split(25, np.random.default_rng(0)):
-            mean = mean + len(rows) / m * run.look(samples.take(rows), rows).gradient
+        for chosen in rows.mini_batches(25, np.random.default_rng(0)):
+            mean = mean + len(chosen) / m * run.corrected(rows.take(chosen), chosen).gradient
         return mean
 
     whole = riemannian_gradient(run.tensor(), batch, objective)
@@ -94,10 +95,10 @@ def test_the_steps_of_svrg_are_those_of_all_samples_on_average(make):
     # Away from the anchor: the change of all derivatives, and the anchor's gradient, transported.
     run.point.step(whole, 1e-2)
     W = run.tensor()
-    change = objective.derivative(W.contract(batch)) - objective.derivative(run.seen.f)
+    change = objective.derivative(W.contract(batch)) - objective.derivative(run.anchor.f)
     expected = (
         manifold.gradient(W, batch, change)
-        + manifold.transport(run.of_losses, W)
+        + manifold.transport(run.loss_gradient, W)
         + objective.alpha * manifold.project(W, W)
     )
     assert (mean_gradient() - expected).norm() <= 1e-11 * whole.norm()
@@ -112,7 +113,7 @@ def test_svrg_of_all_samples_is_sgd_and_so_is_momentum_zero():
     for _ in range(5):
         for run in runs:
             run.iterate()
-    assert_array_equal(runs[0].tensor()._train.data, runs[1].tensor()._train.data)
+    assert_array_equal(runs[0].tensor().scaled_train.data, runs[1].tensor().scaled_train.data)
     assert allclose(runs[0].tensor(), runs[2].tensor(), rtol=1e-9)
 
 
@@ -239,7 +240,7 @@ def test_the_same_generator_gives_the_same_bits(method, dtype):
             run.iterate()
         tensors.append(run.tensor())
         assert run.tensor().dtype == dtype
-    assert_array_equal(tensors[0]._train.data, tensors[1]._train.data)
+    assert_array_equal(tensors[0].scaled_train.data, tensors[1].scaled_train.data)
     assert not allclose(tensors[0], tensors[2], rtol=1e-6)
 
 
@@ -272,14 +273,14 @@ def test_a_start_near_the_ends_of_the_range_raises_nothing(method, size):
         run = start(Riemannian(method), size * W, batch, objective)
         for _ in range(3):
             run.iterate()
-    assert np.isfinite(run.tensor()._train.data).all()
+    assert np.isfinite(run.tensor().scaled_train.data).all()
 
 
 def test_a_step_with_all_samples_takes_one_gradient_and_one_retraction(monkeypatch):
     W, batch, objective = problem()
     run, calls = start(Riemannian("sgd", 0.01), W, batch, objective), []
     kernels = device.get(batch.device)
-    for name in ("contract", "gradient", "project_train", "retract"):
+    for name in ("contract", "gradient", "project", "retract"):
         kernel = getattr(kernels, name)
 
         def counted(*args, name=name, kernel=kernel):
@@ -326,7 +327,7 @@ def test_an_overflow_ends_in_the_best_model_and_a_warning(method, batch_size, lo
     trainer = Trainer(Riemannian(method, 1e30, batch_size), n_iter_no_change=1000)
     with pytest.warns(ConvergenceWarning, match="overflowed"):
         best = trainer.run(W, batch, objective)
-    assert np.isfinite(best._train.data).all()
+    assert np.isfinite(best.scaled_train.data).all()
 
 
 @pytest.mark.parametrize("batch_size", [None, 40])
@@ -339,7 +340,7 @@ def test_descent_is_on_the_device_of_the_batch(stand_in, method, batch_size, mak
     with stand_in.alone():
         there = start(Riemannian(method, batch_size=batch_size), W, batch.to("cuda"), objective)
         there.iterate()
-    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert_array_equal(here.tensor().scaled_train.data, there.tensor().scaled_train.data)
     assert stand_in.calls["hold"] == 1
     assert (stand_in.calls["take"] > 0) == (batch_size is not None)
 
@@ -355,9 +356,9 @@ def test_conjugate_gradients_are_on_the_device_of_the_batch(stand_in, adapt_ever
         there = start(solver, W, batch.to("cuda"), objective)
         for _ in range(2):
             there.iterate()
-    assert_array_equal(here.tensor()._train.data, there.tensor()._train.data)
+    assert_array_equal(here.tensor().scaled_train.data, there.tensor().scaled_train.data)
     assert stand_in.calls["hold"] == 1
-    assert stand_in.calls["Samples"] == (adapt_every is not None)
+    assert stand_in.calls["partial_products"] == (adapt_every is not None)
 
 
 @pytest.mark.parametrize(

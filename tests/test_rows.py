@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from strategies import seeds
 
-from ttexm.rows import merge, row_keys
-from ttexm.table import read_table
+from ttexm.data.rows import merge, row_keys
+from ttexm.data.table import read_table
 
 
 def keys_of(X, weights=None, y=None):

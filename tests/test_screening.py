@@ -1,5 +1,7 @@
 """Screening: products are found where they are, with their weights, and nothing else is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from numpy.testing import assert_allclose
 from strategies import seeds, shapes
 
 from ttexm import RankOneBatch, TTTensor
-from ttexm.solvers.screening import Screening, Term, sparse_cores
+from ttexm.learn.selection.plan import PLAN
+from ttexm.learn.selection.screening import Screening, Term, sparse_cores
 
 
 @given(shapes(), seeds, st.integers(1, 12))
@@ -31,7 +34,7 @@ def test_pure_products_of_six_are_found_among_all():
     screening = Screening(RankOneBatch.from_columns(x), np.ones(8000))
     found = {}
     for cut in screening.cuts():
-        for term in screening.look(y, cut):
+        for term in screening.find_terms(y, cut):
             found[tuple(sorted(k for k, _ in term.slots))] = term.coefficient
     assert set(groups) <= set(found)
     for w, group in zip((1.0, -0.5, 0.3), groups, strict=True):
@@ -48,7 +51,7 @@ def test_noise_shows_nothing():
     )
     screening = Screening(batch, np.ones(3000), max_order=4)
     n_found = sum(
-        len(screening.look(rng.standard_normal(3000), cut)) for cut in screening.cuts() * 3
+        len(screening.find_terms(rng.standard_normal(3000), cut)) for cut in screening.cuts() * 3
     )
     # Products of Gaussian columns have heavy tails: now and then one passes.
     assert n_found <= 2
@@ -66,7 +69,7 @@ def test_the_tensor_of_the_terms_is_their_sum_in_the_given_columns():
     )
     y = (x - x.mean()) / x.std() * np.where(color == 2, 1.0, -0.5)
     screening = Screening(batch, np.ones(6000), max_order=2)
-    terms = screening.look(y, 1)
+    terms = screening.find_terms(y, 1)
     assert ((0, 1), (1, 2)) in [term.slots for term in terms]
     f = screening.tensor(terms).contract(batch)
     wanted = np.zeros(6000)
@@ -98,7 +101,9 @@ def test_weights_of_samples_count():
     weights = np.where(np.arange(4000) < 2000, 1.0, 0.0)
     screening = Screening(RankOneBatch.from_columns(x), weights, max_order=2)
     groups = {
-        tuple(k for k, _ in term.slots) for cut in (1, 2, 3) for term in screening.look(y, cut)
+        tuple(k for k, _ in term.slots)
+        for cut in (1, 2, 3)
+        for term in screening.find_terms(y, cut)
     }
     assert (0, 1) in groups
     assert (2, 3) not in groups
@@ -106,9 +111,8 @@ def test_weights_of_samples_count():
 
 def test_large_cuts_are_searched_to_a_lower_order():
     x = np.random.default_rng(0).choice([-1.0, 1.0], (500, 20))
-    screening = Screening(
-        RankOneBatch.from_columns(x), np.ones(500), max_order=6, max_products=5000
-    )
+    plan = replace(PLAN.screening, most_products=5000)
+    screening = Screening(RankOneBatch.from_columns(x), np.ones(500), max_order=6, plan=plan)
     left, right = screening._sides(10)
     assert max(map(len, left)) == max(map(len, right)) == 2
     assert len(left) * len(right) <= 5000

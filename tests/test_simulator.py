@@ -2,18 +2,19 @@
 
 import itertools
 import math
-import os
 import re
 import types
 
 import numpy as np
 import pytest
+from devices import IS_SIMULATED
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
-if os.environ.get("NUMBA_ENABLE_CUDASIM") != "1":
-    pytest.skip("needs numba-cuda and NUMBA_ENABLE_CUDASIM=1", allow_module_level=True)
+if not IS_SIMULATED:
+    pytest.skip("needs the CUDA simulator: NUMBA_ENABLE_CUDASIM=1", allow_module_level=True)
+pytest.importorskip("numba_cuda")
 
 from numba import boolean, config, cuda, float32, float64, int32, int64
 from simulator import BoundsError, DivergenceError, RaceError, Simulator, UnwrittenError
@@ -716,6 +717,38 @@ def test_arguments_that_a_kernel_could_not_take():
     a = zeros()
     with pytest.raises(TypeError, match="argument 'b' shares memory with items of another size"):
         copy_shifted[1, 1](a, a.view(np.float32))
+
+
+@cuda.jit
+def sum_of_tuple(pair, shift, out):
+    a, (b, factor) = pair
+    t = cuda.threadIdx.x
+    out[t] = a[t] + factor * b[t + shift]
+
+
+def test_elements_of_tuples_are_arguments():
+    a, b, out = np.arange(T), cuda.to_device(np.ones(T)), cuda.device_array(T)
+    sum_of_tuple[1, T]((a, (b, 2.0)), 0, out)
+    assert_array_equal(out.copy_to_host(), a + 2)
+    with pytest.raises(BoundsError, match=rf"uses \[{T}\] .*: argument 'pair\[1\]\[0\]'"):
+        sum_of_tuple[1, T]((a, (b, 2.0)), 1, out)
+    with pytest.raises(UnwrittenError, match=r"argument 'pair\[0\]', element \d\n"):
+        sum_of_tuple[1, T]((cuda.device_array(T), (b, 2.0)), 0, out)
+    with pytest.raises(RaceError, match=r"reads argument 'pair\[1\]\[0\]', element \d\n"):
+        sum_of_tuple[1, T - 1]((a, (b, 2.0)), 1, b)
+
+
+def test_what_is_written_to_a_tuple_counts_as_written(order):
+    @cuda.jit
+    def fill_both(pair):
+        for a in pair:
+            a[cuda.threadIdx.x] = 1.0
+
+    for recorded in (True, False):
+        pair = cuda.device_array(T), cuda.device_array(T)
+        with Simulator(recorded=recorded, order=order):
+            fill_both[1, T](pair)
+        copy[1, T](pair[1], zeros(), 0)
 
 
 def test_a_host_array_may_be_read_only():

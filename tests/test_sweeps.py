@@ -7,9 +7,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
 from ttexm import Manifold, RankOneBatch, TTTensor
-from ttexm.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
-from ttexm.objective import Objective
-from ttexm.solvers.sweeps import FEW_SAMPLES, Settings, Sweep, Sweeps, _qr
+from ttexm.learn.losses import Hinge, Logistic, Poisson, Softmax, Squared, SquaredHinge
+from ttexm.learn.objective import Objective
+from ttexm.learn.solvers.sweeps import FEW_SAMPLES, Settings, Sweep, Sweeps, tall_qr
 
 
 def batch_of(rng, m=400):
@@ -58,7 +58,8 @@ def test_the_objective_never_rises(loss, sites):
 @pytest.mark.parametrize("loss", [Squared(), Logistic()], ids=repr)
 def test_one_site_sweeps_end_where_the_riemannian_gradient_is_zero(loss):
     W, batch, objective = problem(loss, alpha=1e-2)
-    sweep = Sweep(W, batch, objective, Settings(newton_steps=5, cg_steps=50, cg_tolerance=1e-4))
+    solver = Sweeps(settings=Settings(newton_steps=5, cg_steps=50, cg_tolerance=1e-4))
+    sweep = Sweep(W, batch, objective, solver)
     for _ in range(300):
         sweep.one_site()
     W = sweep.tensor()
@@ -75,7 +76,7 @@ def test_one_mode_is_the_linear_model():
     x, y = rng.standard_normal((100, 3)), rng.standard_normal(100)
     batch = RankOneBatch.from_columns([x])
     objective = Objective(Squared(), y, np.ones(100), 0.1)
-    sweep = Sweep(TTTensor.zeros((4,)), batch, objective, Settings(1, 20, 1e-10))
+    sweep = Sweep(TTTensor.zeros((4,)), batch, objective, Sweeps(settings=Settings(1, 20, 1e-10)))
     sweep.two_site(max_rank=5)
     A = np.hstack([np.ones((100, 1)), x])
     w = np.linalg.solve(A.T @ A / 100 + 0.1 * np.eye(4), A.T @ y / 100)
@@ -88,7 +89,8 @@ def test_two_sites_find_the_rank():
     batch = RankOneBatch.from_columns(rng.choice([-1.0, 1.0], (2000, 8)))
     truth = TTTensor.random(batch.shape, 3, seed=5)
     objective = Objective(Squared(), truth.contract(batch), np.ones(2000), 0.0)
-    sweep = Sweep(TTTensor.random(batch.shape, 1, seed=1), batch, objective, Settings(1, 10, 1e-3))
+    solver = Sweeps(settings=Settings(1, 10, 1e-3))
+    sweep = Sweep(TTTensor.random(batch.shape, 1, seed=1), batch, objective, solver)
     for _ in range(12):
         sweep.two_site(max_rank=10, eps=1e-4)
     W = sweep.tensor()
@@ -135,7 +137,7 @@ def test_float32_partial_products_are_enough():
     W, batch, objective = problem(Logistic())
     values = []
     for dtype in (np.float64, np.float32):
-        sweep = Sweep(W, batch, objective, dtype=dtype)
+        sweep = Sweep(W, batch, objective, Sweeps(dtype=dtype))
         for _ in range(4):
             sweep.one_site()
         values.append(objective.value(sweep.tensor().contract(batch), sweep.tensor().norm() ** 2))
@@ -184,7 +186,7 @@ def test_orthogonal_factors(rows, flaw):
         A[:] = 0
     elif flaw == "tiny":
         A[:, 2] *= 1e-9
-    Q, R = _qr(A)
+    Q, R = tall_qr(A)
     assert_allclose(Q.T @ Q, np.eye(6), atol=1e-12)
     assert_allclose(Q @ R, A, atol=1e-12)
 
@@ -199,7 +201,8 @@ def test_many_small_singular_values_are_dropped_though_their_sum_is_large():
     noise = np.linalg.qr(rng.standard_normal((20, 20)))[0]
     y = (signal + 0.1 * noise).reshape(-1)
     objective = Objective(Squared(), y, np.ones(400), 0.0)
-    sweep = Sweep(TTTensor.random((20, 20), 1, seed=0), batch, objective, Settings(1, 20, 1e-6))
+    solver = Sweeps(settings=Settings(1, 20, 1e-6))
+    sweep = Sweep(TTTensor.random((20, 20), 1, seed=0), batch, objective, solver)
     sweep.two_site(max_rank=20, eps=0.15)
     assert sweep.tensor().rank == 1
 
@@ -217,8 +220,8 @@ def test_partial_products_are_computed_on_the_device(stand_in, m, dtype):
                 run.iterate()
             tensors.append(run.tensor())
     for here, there in (tensors[:2], tensors[2:]):
-        assert_array_equal(here._train.data, there._train.data)
-    assert stand_in.calls == {"Samples": 2, "hold": 1}
+        assert_array_equal(here.scaled_train.data, there.scaled_train.data)
+    assert stand_in.calls == {"partial_products": 2, "hold": 1}
 
 
 def test_a_start_beyond_the_range_of_floats_is_refused():

@@ -7,12 +7,13 @@ from fractions import Fraction
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
 import pytest
 from numpy.testing import assert_array_equal
 from scipy import sparse
 
+from ttexm.data.table import read_table
 from ttexm.features import Auto, Categorical
-from ttexm.table import read_table
 
 DAY = datetime.date(2020, 2, 29)
 BIG = 2**53
@@ -32,9 +33,14 @@ def cells(*values):
 
 
 def read(X):
-    """The values of a table's only column."""
+    """A table's only column."""
     (column,) = read_table(X)
     return column
+
+
+def entries(column):
+    """The values of a column of levels, None where they are missing."""
+    return [None if code < 0 else column.entries[code] for code in column.codes]
 
 
 # -- what is read ---------------------------------------------------------------------------------
@@ -59,6 +65,13 @@ NUMBERS = {
     "masked objects": np.ma.array(cells(1, 2, 3), mask=[[0], [1], [0]]),
     "masked and wrong": np.ma.array(cells(1, "?", 3), mask=[[0], [1], [0]]),
     "masked rows": [np.ma.array([1]), np.ma.array([2], mask=[True]), np.ma.array([3])],
+    "Arrow integers": pa.table({"t": [1, None, 3]}),
+    "Arrow floats": pa.table({"t": [1.0, None, 3.0]}),
+    "Arrow NaN": pa.table({"t": [1.0, float("nan"), 3.0]}),
+    "Arrow decimals": pa.table({"t": [Decimal("1.00"), None, Decimal("3.00")]}),
+    "Arrow records": pa.record_batch({"t": [1, None, 3]}),
+    "Arrow chunks": pa.concat_tables([pa.table({"t": [1, None]}), pa.table({"t": [3]})]),
+    "pandas Arrow": frame([1, None, 3], "int64[pyarrow]"),
     "list of lists": [[1], [None], [3]],
     "list of tuples": [(1,), (np.nan,), (3.0,)],
 }
@@ -83,6 +96,7 @@ FLAGS = {
     "pandas sparse integers": pd.DataFrame({"t": pd.arrays.SparseArray([1, 0])}),
     "long double": np.array([[1], [0]], np.longdouble),
     "big-endian": np.array([[1], [0]], ">i4"),
+    "Arrow": pa.table({"t": [True, False]}),
 }
 
 
@@ -103,6 +117,14 @@ STRINGS = {
     "polars strings": pl.DataFrame({"t": ["u", None, "v"]}),
     "polars categories": pl.DataFrame({"t": ["u", None, "v"]}, schema={"t": pl.Categorical}),
     "polars enum": pl.DataFrame({"t": ["u", None, "v"]}, schema={"t": pl.Enum(["v", "u"])}),
+    "polars, equal objects": pl.DataFrame({"t": ["u", None, "".join("v")]}),
+    "pandas Arrow strings": frame(["u", None, "v"], pd.StringDtype("pyarrow")),
+    "Arrow strings": pa.table({"t": ["u", None, "v"]}),
+    "Arrow large strings": pa.table({"t": pa.array(["u", None, "v"], pa.large_string())}),
+    "Arrow dictionary": pa.table({"t": pa.array(["u", None, "v"]).dictionary_encode()}),
+    "Arrow chunks": pa.concat_tables(
+        [pa.table({"t": pa.array(part).dictionary_encode()}) for part in (["u", None], ["v"])]
+    ),
     "masked": np.ma.array([["u"], ["?"], ["v"]], mask=[[0], [1], [0]]),
     "numpy's own": np.array([["u"], [None], ["v"]], np.dtypes.StringDType(na_object=None)),
 }
@@ -112,7 +134,7 @@ STRINGS = {
 def test_strings_are_categories(X):
     column = read(X)
     assert column.is_category
-    assert column.values.tolist() == ["u", None, "v"]
+    assert entries(column) == ["u", None, "v"]
     assert column.levels() == ["u", "v"]
 
 
@@ -141,7 +163,7 @@ def test_nothing_known_at_all_is_a_column_of_numbers():
 def test_a_list_of_rows_keeps_numbers_next_to_strings():
     number, text, flag = read_table([[1, "a", True], [2.5, "b", False]])
     assert_array_equal(number.values, [1, 2.5])
-    assert text.values.tolist() == ["a", "b"]
+    assert entries(text) == ["a", "b"]
     assert_array_equal(flag.values, [1, 0])
 
 
@@ -149,8 +171,9 @@ def test_categories_of_pandas_may_be_dates_and_intervals():
     days = pd.to_datetime(["2020-01-02", None, "2020-01-01"])
     for values in (days, days.to_period("D"), days - days[2]):
         column = read(frame(values, "category"))
-        assert column.values[1] is None
-        assert column.levels() == [column.values[2], column.values[0]]
+        first, missing, last = entries(column)
+        assert missing is None
+        assert column.levels() == [last, first]
     cut = read(pd.DataFrame({"t": pd.cut([1, 5, 9, np.nan], [0, 4, 10])}))
     assert [str(level) for level in cut.levels()] == ["(0, 4]", "(4, 10]"]
     assert Categorical().fit(frame(days, "category")).shape_ == (3,)
@@ -165,8 +188,9 @@ def test_categories_of_pandas_may_be_dates_and_intervals():
         frame([BIG, BIG + 1, -BIG - 1], "Int64"),
         frame([BIG, BIG + 1, -BIG - 1], "category"),
         pl.DataFrame({"t": [BIG, BIG + 1, -BIG - 1]}),
+        pa.table({"t": [BIG, BIG + 1, -BIG - 1]}),
     ],
-    ids=["array", "objects", "pandas", "Int64", "category", "polars"],
+    ids=["array", "objects", "pandas", "Int64", "category", "polars", "Arrow"],
 )
 def test_integers_that_floats_round_are_different_levels(X):
     assert Categorical().fit(X).shape_ == (4,)
@@ -193,13 +217,55 @@ def test_reading_changes_nothing():
     assert np.isnan(objects[0, 1])
 
 
+def test_equal_strings_are_one_level_wherever_they_are():
+    """Objects are told apart by their addresses first, and polars' strings by hashes."""
+    texts = ["".join(letters) for letters in (["a", "b"], ["a", "c"]) for _ in range(3)]
+    assert len({id(text) for text in texts}) == 6
+    for X in (cells(*texts), frame(texts, object), pl.DataFrame({"t": texts})):
+        assert read(X).codes.tolist() == [0, 0, 0, 1, 1, 1]
+        assert read(X).levels() == ["ab", "ac"]
+
+
+def test_strings_of_one_hash_are_told_apart(monkeypatch):
+    monkeypatch.setattr(pl.Series, "hash", lambda self, seed: pl.Series([seed, seed, seed * 2]))
+    assert entries(read(pl.DataFrame({"t": ["u", "u", "v"]}))) == ["u", "u", "v"]
+
+
+def test_levels_that_no_row_has_are_left_out():
+    for X in (
+        frame(pd.Categorical(["u", "w"], ["w", "v", "u"])),
+        pl.DataFrame({"t": ["u", "w"]}, schema={"t": pl.Enum(["w", "v", "u"])}),
+        pa.table({"t": pa.DictionaryArray.from_arrays([2, 0], ["w", "v", "u"])}),
+    ):
+        assert read(X).levels() == ["u", "w"]
+
+
+def test_rows_of_a_table():
+    X = pd.DataFrame({"x": [1.0, 2.0, 3.0], "c": ["a", None, "b"]})
+    part = read_table(X)[np.array([2, 1])]
+    number, text = part
+    assert len(part) == 2
+    assert_array_equal(number.values, [3, 2])
+    assert entries(text) == ["b", None]
+    matrix = read_table(X[["x"]])[:2]
+    assert matrix.columns[0].name == "x"
+    assert_array_equal(matrix.matrix, [[1], [2]])
+
+
+def test_an_array_of_floats_is_read_without_a_copy():
+    X = np.ones((3, 2))
+    assert read_table(X).matrix is X
+    table = pd.DataFrame(X)
+    assert np.shares_memory(read_table(table).matrix, table.to_numpy())
+
+
 # -- what is refused ------------------------------------------------------------------------------
 
 
 class Table:
     """A data frame of a library that is not known here."""
 
-    __module__ = "pyarrow.lib"
+    __module__ = "modin.pandas"
 
     def __dataframe__(self):
         """The protocol that other libraries' data frames have."""
@@ -208,7 +274,7 @@ class Table:
 ENTRY = "each entry of the argument must be a string or a real number"
 DATES = "turn it into numbers (days since a date, hour of the day) or a category first."
 DIMENSIONS = "X must have two dimensions, rows and columns, got shape"
-TABLE = "X must be an array of two dimensions, or a pandas or polars data frame, got"
+TABLE = "X must be an array of two dimensions, or a pandas, polars or Arrow table, got"
 REFUSED = {
     "pandas Series": (pd.Series([1.0]), TypeError, f"{TABLE} a pandas Series. Use X.to_frame()"),
     "pandas Index": (pd.Index([1.0]), TypeError, f"{TABLE} a pandas Index. Use X.to_frame()"),
@@ -218,7 +284,7 @@ REFUSED = {
         TypeError,
         f"{TABLE} a polars LazyFrame. Use X.collect().",
     ),
-    "pyarrow": (Table(), TypeError, f"{TABLE} pyarrow's Table. Convert it first, for example with"),
+    "another": (Table(), TypeError, f"{TABLE} modin's Table. Convert it first, for example with"),
     "dict": ({"t": [1, 2]}, TypeError, f"{TABLE} a dict. Use pandas.DataFrame(X)"),
     "None": (None, TypeError, f"{TABLE} NoneType."),
     "string": ("abc", TypeError, f"{TABLE} str."),
@@ -304,6 +370,21 @@ REFUSED = {
         pl.DataFrame({"t": [datetime.timedelta(1)]}),
         TypeError,
         "Column 't' holds dates or times (Duration",
+    ),
+    "Arrow dates": (
+        pa.table({"t": [DAY]}),
+        TypeError,
+        "Column 't' holds dates or times (date32[day]);",
+    ),
+    "Arrow lists": (
+        pa.table({"t": [[1], [2]]}),
+        TypeError,
+        "Column 't' holds lists or structs (list<",
+    ),
+    "Arrow duplicates": (
+        pa.Table.from_arrays([pa.array([1]), pa.array([2])], ["a", "a"]),
+        ValueError,
+        "The columns of X must have different names, got 'a' more than once.",
     ),
     "polars lists": (
         pl.DataFrame({"t": [[1], [2]]}),

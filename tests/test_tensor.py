@@ -84,7 +84,11 @@ def test_a_tensor_is_immutable():
     W.to_cores()[0][:] = 7
     assert_array_equal(W.full(), np.ones((2, 3)))
     with pytest.raises(AttributeError):
-        W._train = None
+        W.scaled_train = None
+    with pytest.raises(AttributeError):
+        W.scaled_train.exponent = 3
+    with pytest.raises(AttributeError):
+        W.name = "weights"
     with pytest.raises(ValueError, match="read-only"):
         W.cores[0][0, 0, 0] = 7
 
@@ -95,6 +99,26 @@ def test_pickle_and_copy_keep_everything(W):
         assert again.ranks == W.ranks
         assert again.dtype == W.dtype
         assert_array_equal(again.full(), W.full())
+
+
+def test_a_pickle_holds_the_cores_and_nothing_that_was_computed_from_them():
+    W = Manifold((2,) * 30, 4).random_point(seed=0)
+    before = len(pickle.dumps(W))
+    W.norm(), W.cores, W.size, W.compile()
+    W.contract(RankOneBatch.from_columns(np.ones((2, 30))))
+    Manifold(W.shape, 4).zero_tangent(W)
+    assert len(pickle.dumps(W)) == before
+    again = pickle.loads(pickle.dumps(W)).scaled_train
+    assert again.is_left_orthogonal
+    assert_array_equal(again.data, W.scaled_train.data)
+
+
+def test_compiled_tensors_can_be_pickled():
+    compiled = TTTensor.random((2,) * 5, 2, seed=0).compile()
+    batch = RankOneBatch.from_columns(np.arange(10.0).reshape(2, 5))
+    again = pickle.loads(pickle.dumps(compiled))
+    assert_array_equal(again.contract(batch), compiled.contract(batch))
+    assert repr(again) == repr(compiled)
 
 
 def test_equality_is_identity():
@@ -489,6 +513,60 @@ def test_a_sample_does_not_depend_on_its_batch(both, seed):
     W, batch = both
     rows = np.random.default_rng(seed).permutation(len(batch))[: len(batch) // 2 + 1]
     assert_array_equal(W.contract(batch)[rows], W.contract(batch[rows]))
+
+
+@st.composite
+def tensors_with_an_open_mode(draw):
+    """A tensor of at least two modes, and a batch of all but the last."""
+    dtype, shape = draw(dtypes), draw(shapes(most_modes=4, most_entries=100))
+    n_outputs = draw(st.integers(1, 9))
+    cores = draw(cores_of((*shape, n_outputs), 9, dtype))
+    return TTTensor(cores), draw(batches(shape, dtype=dtype))
+
+
+@given(tensors_with_an_open_mode())
+def test_the_last_mode_stays_open_if_the_batch_lacks_it(both):
+    W, batch = both
+    phis, n_outputs = feature_vectors(batch), W.shape[-1]
+    exact = naive.open_contract(W.full().astype(np.float64), phis)
+    magnitudes = naive.full([np.abs(G).astype(np.float64) for G in W.cores])
+    terms = naive.open_contract(magnitudes, [np.abs(phi) for phi in phis])
+    eps = 100 * np.finfo(W.dtype).eps * max(1e-300, terms.max(initial=0))
+    for made in (W, W.compile()):
+        f = made.contract(batch)
+        assert f.shape == (len(batch), n_outputs)
+        assert f.dtype == W.dtype
+        assert_allclose(f, exact, rtol=0, atol=100 * eps if made is not W else eps)
+        signs, logs = made.log_contract(batch)
+        assert signs.shape == logs.shape == f.shape
+        assert_allclose(signs * np.exp(logs), f, rtol=1e-4 if W.dtype == np.float32 else 1e-12)
+    one_by_one = [W[..., j].contract(batch) for j in range(n_outputs)]
+    assert_allclose(W.contract(batch), np.stack(one_by_one, axis=1), rtol=0, atol=eps)
+
+
+@given(tensors_with_an_open_mode(), seeds)
+def test_with_an_open_mode_too_a_sample_does_not_depend_on_its_batch(both, seed):
+    W, batch = both
+    rows = np.random.default_rng(seed).permutation(len(batch))[: len(batch) // 2 + 1]
+    assert_array_equal(W.contract(batch)[rows], W.contract(batch[rows]))
+
+
+@pytest.mark.large
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("rank", "n_outputs"), [(1, 3), (4, 10), (8, 1), (16, 40), (3, 200)])
+def test_open_modes_of_long_trains_and_large_batches(rank, n_outputs, dtype):
+    rng = np.random.default_rng(rank)
+    cores = [0.2 * rng.standard_normal((rank, 2, rank)) for _ in range(30)]
+    for G in cores:
+        G[:, 0] += np.eye(rank)
+    cores[0] = cores[0][:1]
+    W = TTTensor([*cores, rng.standard_normal((rank, n_outputs, 1))]).astype(dtype)
+    batch = RankOneBatch.from_columns(rng.standard_normal((1500, 30)), dtype)
+    expected = np.stack([W[..., j].contract(batch) for j in range(n_outputs)], axis=1)
+    tight = {"rtol": 0, "atol": 1e4 * np.finfo(dtype).eps * np.abs(expected).max()}
+    assert W.compile().n_identity >= 10
+    assert_allclose(W.contract(batch), expected, **tight)
+    assert_allclose(W.compile().contract(batch), expected, **tight)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

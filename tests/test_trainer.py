@@ -6,10 +6,10 @@ from numpy.testing import assert_array_equal
 from problems import problem
 from sklearn.exceptions import ConvergenceWarning
 
-from ttexm.solvers.base import Run, Solver
-from ttexm.solvers.riemannian import Riemannian
-from ttexm.solvers.sweeps import Sweeps
-from ttexm.trainer import Trainer
+from ttexm.learn.solvers.base import Run, Solver
+from ttexm.learn.solvers.riemannian import Riemannian
+from ttexm.learn.solvers.sweeps import Sweeps
+from ttexm.learn.trainer import Trainer
 
 
 class Scripted(Solver, Run):
@@ -125,7 +125,7 @@ def test_training_is_where_it_is_wanted(stand_in, solver):
         stand_in.calls.clear()
         found = Trainer(solver, max_iter=2, tol=None, device=device).run(W, placed, objective)
         expected = found if expected is None else expected
-        assert_array_equal(found._train.data, expected._train.data)
+        assert_array_equal(found.scaled_train.data, expected.scaled_train.data)
         assert (stand_in.calls.total() > 0) == is_there
     with pytest.raises(ValueError, match="device must be 'auto', 'cpu' or 'cuda', got 'gpu'"):
         Trainer(solver, device="gpu").run(W, batch, objective)

@@ -7,7 +7,7 @@ from scipy.special import expit, log_softmax, softmax
 from sklearn.linear_model import QuantileRegressor
 
 from ttexm import ExMClassifier, ExMRegressor
-from ttexm.losses import LOSSES, Loss
+from ttexm.learn.losses import LOSSES, Loss
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((400, 3))

@@ -1,11 +1,11 @@
 """Exponential Machines in tensor-train format: all interactions of every order."""
 
-from .batch import RankOneBatch
-from .compiled import CompiledTensor
-from .kernels.threads import get_num_threads, set_num_threads
-from .manifold import Manifold
-from .tangent import TangentVector
-from .tensor import TTTensor, allclose
+from .data.batch import RankOneBatch
+from .kernels.schedule import get_num_threads, set_num_threads
+from .tt.compiled import CompiledTensor
+from .tt.manifold import Manifold
+from .tt.tangent import TangentVector
+from .tt.tensor import TTTensor, allclose
 
 __all__ = [
     "CompiledTensor",

@@ -34,7 +34,7 @@ SHA256 = {
 }
 
 
-def read(dataset, name):
+def read(dataset: str, name: str) -> bytes:
     """Content of a dataset's file, verified."""
     if folder := os.environ.get("TTEXM_DATA"):
         source = os.path.join(folder, dataset, name)

@@ -4,13 +4,14 @@ Where the files come from, and how they are verified, is in `archives`.
 """
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy import sparse
 from sklearn.model_selection import train_test_split
 from sklearn.preprocessing import OneHotEncoder
 from sklearn.utils import Bunch, check_random_state
 
 from . import archives
-from .shapes import check_at_least, check_count, check_real
+from .checks import check_at_least, check_choice, check_count, check_real
 
 CAR_LEVELS = {
     "buying": ["low", "med", "high", "vhigh"],
@@ -26,7 +27,7 @@ AMINO_ACIDS = list("ACDEFGHIKLMNPQRSTVWY")
 OCTAMER = ["P4", "P3", "P2", "P1", "P1'", "P2'", "P3'", "P4'"]
 
 
-def load_car(*, return_X_y: bool = False, as_frame: bool = False):
+def load_car(*, return_X_y: bool = False, as_frame: bool = False) -> Bunch | tuple:
     """Load Car Evaluation: 1728 cars, 6 categorical features, 4 classes.
 
     Parameters
@@ -66,7 +67,9 @@ def load_car(*, return_X_y: bool = False, as_frame: bool = False):
     )
 
 
-def load_hiv1_protease(subset: str = "1625", *, return_X_y: bool = False, as_frame: bool = False):
+def load_hiv1_protease(
+    subset: str = "1625", *, return_X_y: bool = False, as_frame: bool = False
+) -> Bunch | tuple:
     """Load HIV-1 protease cleavage: which octamers of amino acids the protease cuts.
 
     Parameters
@@ -94,7 +97,7 @@ def load_hiv1_protease(subset: str = "1625", *, return_X_y: bool = False, as_fra
     >>> load_hiv1_protease("impens").data.shape  # doctest: +SKIP
     (947, 8)
     """
-    _check_choice("subset", subset, ["1625", "746", "impens", "schilling"])
+    check_choice("subset", subset, ["1625", "746", "impens", "schilling"])
     rows = _rows("hiv1_protease", f"{subset}Data.txt", ",")
     return _bunch(
         np.array([list(octamer) for octamer, _ in rows], object),
@@ -114,7 +117,7 @@ def load_movielens100k(
     *,
     return_X_y: bool = False,
     as_frame: bool = False,
-):
+) -> Bunch | tuple:
     """Load MovieLens 100K as the paper's authors prepared it: which ratings are a five.
 
     Parameters
@@ -146,8 +149,8 @@ def load_movielens100k(
     >>> X, y = load_movielens100k(return_X_y=True)  # doctest: +SKIP
     >>> train, test = movielens_split(y)  # doctest: +SKIP
     """
-    _check_choice("variant", variant, ["rounded", "unrounded"])
-    _check_choice("encoding", encoding, ["categorical", "one_hot"])
+    check_choice("variant", variant, ["rounded", "unrounded"])
+    check_choice("encoding", encoding, ["categorical", "one_hot"])
     if as_frame and encoding == "one_hot":
         raise ValueError("as_frame=True needs encoding='categorical', got 'one_hot'.")
     users, items = _rows("ml-100k", "u.user", "|"), _rows("ml-100k", "u.item", "|")
@@ -181,7 +184,9 @@ def load_movielens100k(
     return (bunch.data, bunch.target) if return_X_y else bunch
 
 
-def movielens_split(y, random_state=42):
+def movielens_split(
+    y: ArrayLike, random_state: int | np.random.RandomState | None = 42
+) -> tuple[np.ndarray, ...]:
     """Split the rows of MovieLens 100K as the paper's authors do.
 
     Half of the positive rows and as many negative ones train, all others test: 21200 and 78800.
@@ -224,8 +229,8 @@ def make_interactions(
     order: int = 6,
     noise: float = 0.0,
     flip: float = 0.0,
-    random_state=None,
-):
+    random_state: int | np.random.RandomState | None = None,
+) -> Bunch:
     """Generate the paper's synthetic data: a sum of products of features that are -1 or 1.
 
     Parameters
@@ -281,11 +286,6 @@ def make_interactions(
     labels = np.where(target < 0, -1, 1)
     labels[rng.permutation(n_samples)[: round(flip * n_samples)]] *= -1
     return Bunch(data=X, target=target, labels=labels, interactions=interactions)
-
-
-def _check_choice(name, value, choices):
-    if value not in choices:
-        raise ValueError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
 
 
 def _rows(dataset, name, separator):

@@ -1,26 +1,27 @@
 """ExMClassifier and ExMRegressor: Exponential Machines for users of scikit-learn."""
 
-import contextlib
+from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
+from numpy.typing import ArrayLike
 from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
-from sklearn.utils import assert_all_finite, compute_sample_weight
 from sklearn.utils.metaestimators import available_if
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    _check_y,
-    _num_samples,
-    check_consistent_length,
-    column_or_1d,
-)
 
-from . import losses
-from .machine import ExponentialMachine, is_auto
-from .rows import DIGITS
-from .shapes import refuse_masked
-from .table import check_table
+from .base_estimator import ExponentialMachine, Target, is_auto
+from .data.table import TableLike
+from .learn import losses
+from .learn.targets import (
+    check_classes,
+    encode_labels,
+    encode_numbers,
+    learn_units,
+    read_labels,
+    read_numbers,
+    read_weights,
+    weigh_classes,
+)
 
 
 def _has_probabilities(estimator):
@@ -30,88 +31,113 @@ def _has_probabilities(estimator):
     return getattr(loss, "has_probabilities", False)
 
 
+@dataclass(eq=False, repr=False)
 class ExMClassifier(ClassifierMixin, ExponentialMachine):
     """Exponential Machine for classes: a model of all interactions between the columns.
 
     Parameters
     ----------
-    rank : int or "auto"
-        TT-rank of the weight tensor: how many different interactions it can hold. Like alpha and
-        order_scale, "auto" is chosen by validation within the training rows.
-    alpha : float or "auto"
-        Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N of the paper).
-    order_scale : float or "auto"
-        s: interactions of order j are penalised by ``alpha s^(-2 j)``.
-    features : "auto", FeatureMap or dict of column to FeatureMap
-    categorical_features : "from_dtype", None, or array-like
-        See `ttexm.features.Auto`.
-    solver : str or Solver
-        "auto" and "sweeps" solve for one core at a time; "two_site" for two, and adapts the ranks;
-        "boosting" adds what two-site sweeps find in the residual, up to the given rank;
-        "riemannian" is the paper's algorithm, with variants "riemannian_momentum",
+    rank : int or "auto", default="auto"
+        TT-rank of the weight tensor: how many different interactions it can hold. "auto" chooses
+        rank, alpha and order_scale by validation within the training rows.
+    alpha : float or "auto", default="auto"
+        Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N in the paper): the
+        larger, the closer to a constant model.
+    order_scale : float or "auto", default="auto"
+        Interactions of order j are penalised by ``alpha order_scale^(-2 j)``: the smaller, the
+        closer to a linear model.
+    features : "auto", FeatureMap or dict of column to FeatureMap, default="auto"
+        How columns become feature vectors: "auto" standardises numbers and gives each level of a
+        category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
+    categorical_features : "from_dtype", None, or array-like, default="from_dtype"
+        Which columns are categories: those of strings and of the data frame's categorical types,
+        none, or those of a mask, or a list of positions or names.
+    solver : str or Solver, default="auto"
+        How the weights are trained. "auto" and "sweeps" solve for one core at a time, "two_site"
+        for two, which adapts the ranks; "boosting" adds what two-site sweeps find in the residual;
+        "riemannian" is the paper's algorithm, with the variants "riemannian_momentum",
         "riemannian_svrg", "riemannian_cg" and "riemannian_adaptive" (a two-site sweep every few
         iterations); "cores" and "cores_adam" are gradient descent on the cores.
-    loss : {"auto", "logistic", "hinge", "squared_hinge", "softmax"} or Loss
-        "auto" is logistic for two classes, softmax for more. A loss of your own has to declare
-        "signs" or "one_hot" as its targets, see `ttexm.losses.Loss`; one of signs takes each of
-        more than two classes against the rest.
-    max_iter : int
-        Passes through the rows, or sweeps over the cores.
-    tol : float
-        Relative improvement that counts as one.
-    batch_size : int, None or "auto"
-        Rows of a mini-batch, for solvers that have them: None for all rows, "auto" for 200, or an
-        eighth of the rows if that is less.
-    learning_rate : float or "auto"
-        For the same solvers; "auto" follows the curvature of the loss.
-    max_order : int
-        Highest order of the products that are looked for one by one (see `solvers.screening`);
-        0 for none. `is_screened_` tells whether that was used.
-    early_stopping : bool
-        Whether to stop by the loss on a part of the rows that is held out. With an `eval_set`,
-        training stops by that.
-    validation_fraction : float
-        The part that is held out.
-    n_iter_no_change : int
-        Iterations without improvement after which to stop.
-    init : {"auto", "linear", "screened", "random_linear", "gaussian"} or TTTensor
-        Where to start: "linear" is the linear model, "screened" adds the products that were found
-        one by one, "auto" takes the better of both by validation.
-    class_weight : dict, "balanced" or None
-    warm_start : bool
+    loss : {"auto", "logistic", "hinge", "squared_hinge", "softmax"} or Loss, default="auto"
+        What is minimised: "auto" is logistic for two classes and softmax for more. A loss of signs
+        takes each of more than two classes against the rest. A loss of your own declares "signs" or
+        "one_hot" as its targets, see `ttexm.losses.Loss`.
+    max_iter : int, default=100
+        Most passes through the rows, or sweeps over the cores.
+    tol : float, default=1e-4
+        Relative improvement of the objective per iteration that counts as one.
+    batch_size : int, None or "auto", default="auto"
+        Rows of a mini-batch, for solvers that have them: None takes all rows, "auto" takes 200, or
+        an eighth of the rows if that is less.
+    learning_rate : float or "auto", default="auto"
+        Length of a step in gradients, for the same solvers; "auto" follows the curvature.
+    max_order : int, default=6
+        Highest order of the products that are screened one by one; 0 turns screening off.
+    early_stopping : bool, default=False
+        Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
+        `eval_set` in `fit` does the same with rows of your own.)
+    validation_fraction : float, default=0.1
+        The part of the rows that is held out.
+    n_iter_no_change : int, default=5
+        Iterations without improvement after which training stops.
+    init : str or TTTensor, default="auto"
+        Where training starts: "linear" at the linear model, "screened" with the products that
+        screening finds added to it, "auto" at the better of both by validation, "random_linear" and
+        "gaussian" at random; a tensor is taken as `weights_` of an earlier fit.
+    warm_start : bool, default=False
         Whether `fit` goes on from the last fit, with its columns, levels and settings.
-    random_state : int, RandomState or None
-        The same one gives the same bits.
-    verbose : int
-        Above 0, progress bars are shown.
-    device : {"cpu", "cuda", "auto"} or None
+    random_state : int, RandomState or None, default=None
+        Seed of everything random; the same one gives the same bits.
+    verbose : int, default=0
+        Above 0, progress bars are shown (needs tqdm).
+    device : {"cpu", "cuda", "auto"} or None, default="cpu"
         Where to train and to predict. "auto" is "cuda" if there is a GPU that can be used, else
-        "cpu"; None is what the environment variable ``TTEXM_DEVICE`` says, else "cpu". The rows are
-        copied to a GPU once and stay there during a fit; losses are computed on the host, from one
-        number a row. A fitted model is bound to no device: one that was fitted on a GPU predicts
-        elsewhere after ``set_params(device="cpu")``.
+        "cpu"; None is what the environment variable ``TTEXM_DEVICE`` says, else "cpu". A model that
+        was fitted on a GPU predicts elsewhere after ``set_params(device="cpu")``.
+    class_weight : dict, "balanced" or None, default=None
+        Factors of the weights of rows, by class; "balanced" gives all classes the same total.
 
     Attributes
     ----------
     classes_ : array
+        The labels, sorted.
+    model_ : Model
+        Columns, weights, loss and units: all that predictions need.
     weights_ : TTTensor
-        At the order scale of `feature_map_`; with several classes, one more mode for them.
+        The weight tensor for the batches that `feature_map_` makes; with more than two classes, the
+        last mode is for them.
     feature_map_ : FeatureMap
-    rank_, alpha_, order_scale_, n_iter_
-        What was chosen.
-    is_linear_, is_screened_ : bool
-        Whether the linear model was best, and whether screened products were the start.
+        The fitted columns, with the names of their slots in ``slot_names_``.
+    selected_ : Selected
+        The settings of the fit: ``rank``, ``alpha``, ``order_scale``, ``n_iter``, ``is_linear``
+        (whether the linear model was as good), ``is_screened`` (whether training started from
+        screened products), and their validation ``loss`` and ``losses``.
+    search_results_ : list of Selected
+        All settings that were validated, in the order of the search: ``pandas.DataFrame`` makes a
+        table of it. Empty if nothing was searched.
+    loss_ : Loss
+    n_iter_ : int
+        Iterations of the training.
+    history_ : list of Record
+        Loss, rank and gradient norm after each of them.
     device_ : {"cpu", "cuda"}
         Where it was fitted.
-    history_ : list of Record
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    rank_, alpha_, order_scale_, is_linear_, is_screened_
+        Older names for what is in `selected_` and `weights_`, kept for now.
+
+    See Also
+    --------
+    ExMRegressor : The same for numbers.
 
     Notes
     -----
-    A fit depends on the different rows (features and target) and their shares of the total weight
-    alone. All weights may have a common factor, and a weight of 2 does what a row that is there
-    twice does. Where a number of rows is wanted, as in the penalty, it is the effective number
-    ``1 / sum of the squared shares``, which is the number of rows if all are different and of one
-    weight. Rows with equal features are validated with together, never on each other.
+    A fit depends only on the distinct rows (features and target) and their shares of the total
+    weight: a common factor of all weights changes nothing, and a weight of 2 does what the same row
+    twice does. Where a number of rows enters, as in the penalty, it is the effective number
+    ``1 / sum of the squared shares``, which is the number of rows if all differ and have one
+    weight. Rows with equal features are never split between training and validation.
 
     Neither the order of the rows, nor the units of a numeric column (``a x + b``, a not 0), nor the
     names of the classes change the predictions, up to rounding.
@@ -127,75 +153,41 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     1.0
     """
 
-    def __init__(
-        self,
-        rank="auto",
-        *,
-        alpha="auto",
-        order_scale="auto",
-        features="auto",
-        categorical_features="from_dtype",
-        solver="auto",
-        loss="auto",
-        max_iter=100,
-        tol=1e-4,
-        batch_size="auto",
-        learning_rate="auto",
-        max_order=6,
-        early_stopping=False,
-        validation_fraction=0.1,
-        n_iter_no_change=5,
-        init="auto",
-        class_weight=None,
-        warm_start=False,
-        random_state=None,
-        verbose=0,
-        device="cpu",
-    ):
-        super().__init__(
-            rank, alpha=alpha, order_scale=order_scale, features=features,
-            categorical_features=categorical_features, solver=solver, loss=loss,
-            max_iter=max_iter, tol=tol, batch_size=batch_size, learning_rate=learning_rate,
-            max_order=max_order, early_stopping=early_stopping,
-            validation_fraction=validation_fraction, n_iter_no_change=n_iter_no_change, init=init,
-            warm_start=warm_start, random_state=random_state, verbose=verbose, device=device,
-        )  # fmt: skip
-        self.class_weight = class_weight
+    class_weight: dict | str | None = field(default=None, kw_only=True)
 
-    def fit(self, X, y, sample_weight=None, eval_set=None):
+    def fit(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        eval_set: tuple | None = None,
+    ) -> "ExMClassifier":
         """Train on rows X with labels y of any type.
 
         Parameters
         ----------
-        X : array, pandas or polars data frame
+        X : array, data frame of pandas or polars, or table of pyarrow
+            Missing values are allowed.
         y : array (m,)
         sample_weight : array (m,), optional
-            Only shares of the total count: a factor makes no difference, and a row of weight 2
-            does what the same row twice does. See the notes of the class.
+            Only shares of the total count: a row of weight 2 does what the same row twice does.
         eval_set : pair (X, y), optional
-            Training stops when the loss on these rows no longer improves.
+            Training stops when the loss on these rows no longer falls.
 
         Notes
         -----
         If it fails, or is interrupted before there is a model, the estimator stays as it was.
         """
+        goes_on = self._goes_on
+        return self._transact("_train", X, y, sample_weight, eval_set, anew=not goes_on)
 
-        def train(model):
-            model._check_parameters()
-            labels = model._labels(X, y)
-            if not model._goes_on:
-                model.classes_ = np.unique(labels)
-            _check_classes(model.classes_, "y must have")
-            loss, held_out = model._loss(), None
-            if eval_set is not None:
-                X_val, y_val = _pair(eval_set)
-                held_out = X_val, model._encode(model._labels(X_val, y_val), loss, "y of eval_set")
-            weights = model._weights(sample_weight, X, labels)
-            model._fit(X, model._encode(labels, loss, "y"), weights, loss, held_out)
-
-        return self._transact(train, anew=not self._goes_on)
-
-    def partial_fit(self, X, y, classes=None, sample_weight=None):
+    def partial_fit(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        classes: ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+    ) -> "ExMClassifier":
         """Train on more rows, once through them.
 
         The first call is a `fit`: it learns the columns with their levels and scales, and the
@@ -203,119 +195,184 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
 
         Parameters
         ----------
-        X : array, pandas or polars data frame
+        X : array, data frame of pandas or polars, or table of pyarrow
         y : array (m,)
         classes : array, optional
             All classes there will be; wanted in the first call if its y lacks some.
         sample_weight : array (m,), optional
         """
+        return self._transact("_train_more", X, y, classes, sample_weight, anew=False)
 
-        def train(model):
-            model._check_parameters()
-            labels = model._labels(X, y)
-            if not hasattr(model, "weights_"):
-                model.classes_ = np.unique(labels if classes is None else classes)
-                hint = "; give all of them as `classes`"
-                _check_classes(model.classes_, "There must be", hint)
-            elif classes is not None and not np.array_equal(np.unique(classes), model.classes_):
-                raise ValueError(
-                    f"classes must be those of the first call, {model.classes_.tolist()}, "
-                    f"got {classes!r}."
-                )
-            loss = model._loss()
-            weights = model._weights(sample_weight, X, labels)
-            model._partial_fit(X, model._encode(labels, loss, "y"), weights, loss)
+    def _train(self, X, y, sample_weight, eval_set):
+        self._check_parameters()
+        labels = self._read_targets(y)
+        table = self._read_rows(X, labels, reset=not self._goes_on)
+        if not self._goes_on:
+            self.classes_ = np.unique(labels)
+        check_classes(self.classes_, "y must have")
+        weights = self._weights(sample_weight, labels)
+        self._fit(X, table, self._target(labels), weights, eval_set)
 
-        return self._transact(train, anew=False)
-
-    def _labels(self, X, y):
-        _require(self, y)
-        y = column_or_1d(y, warn=True)
-        _check_rows(X, y)
-        if y.dtype.kind == "f":
-            assert_all_finite(y, input_name="y")
-        check_classification_targets(y)
-        return y
-
-    def _weights(self, sample_weight, X, y):
-        weights = _weights(sample_weight, X, len(y))
-        if self.class_weight is None:
-            return weights
-        try:
-            given = np.asarray(compute_sample_weight(self.class_weight, y), np.float64)
-        except (TypeError, ValueError):
+    def _train_more(self, X, y, classes, sample_weight):
+        self._check_parameters()
+        labels, is_first = self._read_targets(y), not hasattr(self, "model_")
+        table = self._read_rows(X, labels, reset=is_first)
+        if is_first:
+            self.classes_ = np.unique(labels if classes is None else classes)
+            check_classes(self.classes_, "There must be", "; give all of them as `classes`")
+        elif classes is not None and not np.array_equal(np.unique(classes), self.classes_):
             raise ValueError(
-                f"class_weight must be 'balanced', None, or a dict of class to a number, got "
-                f"{self.class_weight!r}."
-            ) from None
-        strange = np.flatnonzero(~(np.isfinite(given) & (given >= 0)))
-        if len(strange):
-            row = strange[0]
-            raise ValueError(
-                f"class_weight must be finite and not negative, got {given[row]:g} for class "
-                f"{y[row : row + 1].tolist()[0]!r}."
+                f"classes must be those of the first call, {self.classes_.tolist()}, "
+                f"got {classes!r}."
             )
-        if not (weights * given).any():
-            raise ValueError(
-                f"class_weight={self.class_weight!r} leaves no row with a weight above 0."
-            )
-        return weights * (given / given.max())
+        self._partial_fit(X, table, self._target(labels), self._weights(sample_weight, labels))
 
-    def _check_known(self, y, name):
-        strange = np.setdiff1d(y, self.classes_)
-        if len(strange):
-            raise ValueError(
-                f"{name} must have classes of {self.classes_.tolist()} only, "
-                f"got {strange.tolist()[0]!r}."
-            )
+    def _read_targets(self, y):
+        return read_labels(type(self).__name__, y)
 
-    def _loss(self):
+    def _weights(self, sample_weight, labels):
+        return weigh_classes(read_weights(sample_weight, len(labels)), self.class_weight, labels)
+
+    def _target(self, labels):
         default = "logistic" if len(self.classes_) == 2 else "softmax"
-        return losses.get_for("ExMClassifier", default if is_auto(self.loss) else self.loss)
+        loss = losses.get_for("ExMClassifier", default if is_auto(self.loss) else self.loss)
+        encode = partial(encode_labels, self.classes_, loss)
+        return Target(encode(labels, "y"), loss, encode)
 
-    def _encode(self, y, loss, name):
-        """Labels as the loss takes them."""
-        self._check_known(y, name)
-        codes, n_classes = np.searchsorted(self.classes_, y), len(self.classes_)
-        if loss.targets == "one_hot":
-            encoded = np.eye(n_classes)[codes]
-        elif n_classes == 2:
-            encoded = 2.0 * codes - 1
-        else:
-            encoded = 2 * np.eye(n_classes)[codes] - 1
-        losses.check_targets(loss, encoded)
-        return encoded
-
-    def decision_function(self, X):
-        """Return the raw predictions: of the second class, or of each of several."""
+    def decision_function(self, X: TableLike) -> np.ndarray:
+        """Return the raw predictions: of the second class, (m,), or of each of several."""
         f = self._raw(X)
         is_pair = f.ndim == 2 and len(self.classes_) == 2
         return f[:, 1] - f[:, 0] if is_pair else f
 
-    def predict(self, X):
+    def predict(self, X: TableLike) -> np.ndarray:
         """Return the most probable class of each row."""
         f = self._raw(X)
         return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
 
     @available_if(_has_probabilities)
-    def predict_proba(self, X):
+    def predict_proba(self, X: TableLike) -> np.ndarray:
         """Return the probability of each class; not for losses that know none, as the hinge."""
         f = self._raw(X)
-        p = self.loss_.predict(f)
+        p = self.model_.predict(f)
         if p.ndim == 1:
-            return np.stack([1 - p, p], axis=1)
-        # Where no class has a probability that a float can hold, the largest f are the least small.
+            both = np.empty((len(p), 2))
+            both[:, 1] = p
+            np.subtract(1, p, out=both[:, 0])
+            return both
+        # If all probabilities of a row underflow, those of the softmax do not.
         total = p.sum(axis=1, keepdims=True)
         return np.where(total > 0, p / np.where(total > 0, total, 1), softmax(f, axis=1))
 
 
+@dataclass(eq=False, repr=False)
 class ExMRegressor(RegressorMixin, ExponentialMachine):
     """Exponential Machine for numbers, one target or several.
 
-    Parameters and attributes are those of `ExMClassifier`, with the losses "squared" and "poisson",
-    or one of your own whose targets are "numbers". If the loss allows it, as the squared one does,
-    the targets are centred and scaled for training: predictions are ``center_ + spread_ f`` with
-    ``f = <weights_, X>``, or else what the loss makes of f.
+    Parameters
+    ----------
+    rank : int or "auto", default="auto"
+        TT-rank of the weight tensor: how many different interactions it can hold. "auto" chooses
+        rank, alpha and order_scale by validation within the training rows.
+    alpha : float or "auto", default="auto"
+        Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N in the paper): the
+        larger, the closer to a constant model.
+    order_scale : float or "auto", default="auto"
+        Interactions of order j are penalised by ``alpha order_scale^(-2 j)``: the smaller, the
+        closer to a linear model.
+    features : "auto", FeatureMap or dict of column to FeatureMap, default="auto"
+        How columns become feature vectors: "auto" standardises numbers and gives each level of a
+        category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
+    categorical_features : "from_dtype", None, or array-like, default="from_dtype"
+        Which columns are categories: those of strings and of the data frame's categorical types,
+        none, or those of a mask, or a list of positions or names.
+    solver : str or Solver, default="auto"
+        How the weights are trained. "auto" and "sweeps" solve for one core at a time, "two_site"
+        for two, which adapts the ranks; "boosting" adds what two-site sweeps find in the residual;
+        "riemannian" is the paper's algorithm, with the variants "riemannian_momentum",
+        "riemannian_svrg", "riemannian_cg" and "riemannian_adaptive" (a two-site sweep every few
+        iterations); "cores" and "cores_adam" are gradient descent on the cores.
+    loss : {"auto", "squared", "poisson"} or Loss, default="auto"
+        What is minimised: "auto" is the squared loss; "poisson" is for counts, of which it predicts
+        the rate. A loss of your own declares "numbers" as its targets, see `ttexm.losses.Loss`. If
+        the loss allows it, as the squared one does, targets are centred and scaled for training.
+    max_iter : int, default=100
+        Most passes through the rows, or sweeps over the cores.
+    tol : float, default=1e-4
+        Relative improvement of the objective per iteration that counts as one.
+    batch_size : int, None or "auto", default="auto"
+        Rows of a mini-batch, for solvers that have them: None takes all rows, "auto" takes 200, or
+        an eighth of the rows if that is less.
+    learning_rate : float or "auto", default="auto"
+        Length of a step in gradients, for the same solvers; "auto" follows the curvature.
+    max_order : int, default=6
+        Highest order of the products that are screened one by one; 0 turns screening off.
+    early_stopping : bool, default=False
+        Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
+        `eval_set` in `fit` does the same with rows of your own.)
+    validation_fraction : float, default=0.1
+        The part of the rows that is held out.
+    n_iter_no_change : int, default=5
+        Iterations without improvement after which training stops.
+    init : str or TTTensor, default="auto"
+        Where training starts: "linear" at the linear model, "screened" with the products that
+        screening finds added to it, "auto" at the better of both by validation, "random_linear" and
+        "gaussian" at random; a tensor is taken as `weights_` of an earlier fit.
+    warm_start : bool, default=False
+        Whether `fit` goes on from the last fit, with its columns, levels and settings.
+    random_state : int, RandomState or None, default=None
+        Seed of everything random; the same one gives the same bits.
+    verbose : int, default=0
+        Above 0, progress bars are shown (needs tqdm).
+    device : {"cpu", "cuda", "auto"} or None, default="cpu"
+        Where to train and to predict. "auto" is "cuda" if there is a GPU that can be used, else
+        "cpu"; None is what the environment variable ``TTEXM_DEVICE`` says, else "cpu". A model that
+        was fitted on a GPU predicts elsewhere after ``set_params(device="cpu")``.
+
+    Attributes
+    ----------
+    model_ : Model
+        Columns, weights, loss and units: all that predictions need.
+    weights_ : TTTensor
+        The weight tensor for the batches that `feature_map_` makes; with several targets, the last
+        mode is for them.
+    feature_map_ : FeatureMap
+        The fitted columns, with the names of their slots in ``slot_names_``.
+    selected_ : Selected
+        The settings of the fit: ``rank``, ``alpha``, ``order_scale``, ``n_iter``, ``is_linear``
+        (whether the linear model was as good), ``is_screened`` (whether training started from
+        screened products), and their validation ``loss`` and ``losses``.
+    search_results_ : list of Selected
+        All settings that were validated, in the order of the search: ``pandas.DataFrame`` makes a
+        table of it. Empty if nothing was searched.
+    loss_ : Loss
+    n_iter_ : int
+        Iterations of the training.
+    history_ : list of Record
+        Loss, rank and gradient norm after each of them.
+    device_ : {"cpu", "cuda"}
+        Where it was fitted.
+    n_features_in_, feature_names_in_
+        As in scikit-learn.
+    rank_, alpha_, order_scale_, is_linear_, is_screened_
+        Older names for what is in `selected_` and `weights_`, kept for now.
+    center_, spread_ : float, or arrays (n_targets,)
+        Predictions of the squared loss are ``center_ + spread_ <weights_, X>``.
+
+    See Also
+    --------
+    ExMClassifier : The same for classes.
+
+    Notes
+    -----
+    A fit depends only on the distinct rows (features and target) and their shares of the total
+    weight: a common factor of all weights changes nothing, and a weight of 2 does what the same row
+    twice does. Where a number of rows enters, as in the penalty, it is the effective number
+    ``1 / sum of the squared shares``, which is the number of rows if all differ and have one
+    weight. Rows with equal features are never split between training and validation.
+
+    Neither the order of the rows, nor the units of a numeric column (``a x + b``, a not 0), nor the
+    units of the target change the predictions, up to rounding.
 
     Examples
     --------
@@ -328,157 +385,81 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     True
     """
 
-    def fit(self, X, y, sample_weight=None, eval_set=None):
-        """Train on rows X with targets y, (m,) or (m, n_targets).
+    def fit(
+        self,
+        X: TableLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        eval_set: tuple | None = None,
+    ) -> "ExMRegressor":
+        """Train on rows X with targets y.
 
         Parameters
         ----------
-        X : array, pandas or polars data frame
+        X : array, data frame of pandas or polars, or table of pyarrow
+            Missing values are allowed.
         y : array (m,) or (m, n_targets)
         sample_weight : array (m,), optional
-            Only shares of the total count: a factor makes no difference, and a row of weight 2
-            does what the same row twice does. See the notes of `ExMClassifier`.
+            Only shares of the total count: a row of weight 2 does what the same row twice does.
         eval_set : pair (X, y), optional
-            Training stops when the loss on these rows no longer improves.
+            Training stops when the loss on these rows no longer falls.
 
         Notes
         -----
         If it fails, or is interrupted before there is a model, the estimator stays as it was.
         """
+        goes_on = self._goes_on
+        return self._transact("_train", X, y, sample_weight, eval_set, anew=not goes_on)
 
-        def train(model):
-            model._check_parameters()
-            loss, targets = model._loss(), model._targets(X, y)
-            weights, held_out = _weights(sample_weight, X, len(targets)), None
-            if not model._goes_on:
-                model._learn_units(targets, weights, loss)
-            if eval_set is not None:
-                X_val, y_val = _pair(eval_set)
-                held_out = X_val, model._encode(model._targets(X_val, y_val), loss, "y of eval_set")
-            model._fit(X, model._encode(targets, loss, "y"), weights, loss, held_out)
-
-        return self._transact(train, anew=not self._goes_on)
-
-    def partial_fit(self, X, y, sample_weight=None):
+    def partial_fit(
+        self, X: TableLike, y: ArrayLike, sample_weight: ArrayLike | None = None
+    ) -> "ExMRegressor":
         """Train on more rows, once through them.
 
         The first call is a `fit`: it learns the columns with their levels and scales, the units of
         y, and the settings. Later calls take one pass of Riemannian descent through their rows.
+
+        Parameters
+        ----------
+        X : array, data frame of pandas or polars, or table of pyarrow
+        y : array (m,) or (m, n_targets)
+        sample_weight : array (m,), optional
         """
+        return self._transact("_train_more", X, y, sample_weight, anew=False)
 
-        def train(model):
-            model._check_parameters()
-            loss, targets = model._loss(), model._targets(X, y)
-            weights = _weights(sample_weight, X, len(targets))
-            if not hasattr(model, "weights_"):
-                model._learn_units(targets, weights, loss)
-            model._partial_fit(X, model._encode(targets, loss, "y"), weights, loss)
+    def _train(self, X, y, sample_weight, eval_set):
+        table, target, weights = self._prepare(X, y, sample_weight, anew=not self._goes_on)
+        self._fit(X, table, target, weights, eval_set)
 
-        return self._transact(train, anew=False)
+    def _train_more(self, X, y, sample_weight):
+        anew = not hasattr(self, "model_")
+        self._partial_fit(X, *self._prepare(X, y, sample_weight, anew))
 
-    def _loss(self):
-        return losses.get_for("ExMRegressor", "squared" if is_auto(self.loss) else self.loss)
+    def _prepare(self, X, y, sample_weight, anew):
+        """Return table, targets and weights; the units of the targets are learned if `anew`."""
+        self._check_parameters()
+        loss = losses.get_for("ExMRegressor", "squared" if is_auto(self.loss) else self.loss)
+        numbers = self._read_targets(y)
+        table = self._read_rows(X, numbers, reset=anew)
+        weights = read_weights(sample_weight, len(numbers))
+        units = learn_units(numbers, weights, loss) if anew else (self.center_, self.spread_)
+        encode = partial(encode_numbers, *units, loss)
+        return table, Target(encode(numbers, "y"), loss, encode, *units), weights
 
-    def _targets(self, X, y):
-        _require(self, y)
-        with np.errstate(invalid="ignore"), _named("y"):  # it sums y, which may be inf - inf
-            y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
-        if y.ndim == 2 and y.shape[1] == 1:
-            y = column_or_1d(y, warn=True)
-        _check_rows(X, y)
-        return y
+    def _read_targets(self, y):
+        return read_numbers(type(self).__name__, y)
 
-    def _learn_units(self, y, weights, loss):
-        self.center_, self.spread_ = np.zeros(y.shape[1:])[()], np.ones(y.shape[1:])[()]
-        if loss.allows_rescaling:
-            # By a power of two first: squares of 1e160, and of 1e-170, are no floats.
-            power = _exponents(y)
-            y = np.ldexp(y, -power)
-            center = np.average(y, axis=0, weights=weights)
-            spread = np.sqrt(np.average((y - center) ** 2, axis=0, weights=weights))
-            # Constant targets have a spread of rounding errors: their size stands in for it.
-            size = np.abs(y).max(axis=0)
-            spread = np.where(spread > 1e-14 * size, spread, np.where(size > 0, size, 1.0))
-            self.center_, self.spread_ = np.ldexp(center, power), np.ldexp(spread, power)
+    @property
+    def center_(self) -> float | np.ndarray:
+        """What is added to predictions, the mean of y for the squared loss."""
+        return self.model_.center
 
-    def _encode(self, y, loss, name):
-        """Targets as the loss takes them."""
-        shape = np.shape(self.center_)
-        if y.shape[1:] != shape:
-            raise ValueError(
-                f"{name} must have {shape[0] if shape else 1} targets per row, as in the first "
-                f"fit, got shape {y.shape}."
-            )
-        if loss.allows_rescaling:
-            power = _exponents(y)
-            y = np.ldexp(y, -power) - np.ldexp(self.center_, -power)
-            y = y / np.ldexp(self.spread_, -power)
-            # What is beyond may be rounding errors, which other units of y have others of.
-            y = np.round(y * DIGITS) / DIGITS
-        losses.check_targets(loss, y)
-        return y
+    @property
+    def spread_(self) -> float | np.ndarray:
+        """What predictions are multiplied by, the deviation of y for the squared loss."""
+        return self.model_.spread
 
-    def predict(self, X):
+    def predict(self, X: TableLike) -> np.ndarray:
         """Return the predicted target of each row."""
         f = self._raw(X)
-        return self.loss_.predict(f) * self.spread_ + self.center_
-
-
-def _exponents(y):
-    """Of the largest magnitude in each column."""
-    return np.frexp(np.abs(y).max(axis=0))[1]
-
-
-def _check_classes(classes, what, hint=""):
-    if len(classes) < 2:
-        raise ValueError(f"{what} at least two classes, got one class only: {classes[0]!r}{hint}.")
-
-
-def _pair(eval_set):
-    """Rows and targets of an eval_set; a list of one pair, as other libraries want it, will do."""
-    if isinstance(eval_set, list) and len(eval_set) == 1:
-        eval_set = eval_set[0]
-    if not isinstance(eval_set, tuple) or len(eval_set) != 2:
-        raise ValueError(f"eval_set must be a pair (X, y), got {type(eval_set).__name__}.")
-    if _num_samples(eval_set[0]) == 0:
-        raise ValueError("eval_set must have at least one row, got none.")
-    return eval_set
-
-
-def _require(estimator, y):
-    if y is None:
-        name = type(estimator).__name__
-        raise ValueError(f"This {name} estimator requires y to be passed, but the target y is None")
-    refuse_masked(y, "y")
-
-
-@contextlib.contextmanager
-def _named(name):
-    """Say which argument an error is about, if it says that of an entry alone."""
-    try:
-        yield
-    except (TypeError, ValueError) as error:
-        if "convert" not in str(error) and "real number" not in str(error):
-            raise
-        raise type(error)(f"{name} must hold real numbers: {error}") from None
-
-
-def _check_rows(X, y):
-    check_table(X)
-    check_consistent_length(X, y)
-    if len(y) == 0:
-        raise ValueError("Found array with 0 sample(s) while a minimum of 1 is required.")
-
-
-def _weights(sample_weight, X, m):
-    if sample_weight is None:
-        return np.ones(m)
-    refuse_masked(sample_weight, "sample_weight")
-    with _named("sample_weight"):
-        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
-    if (weights < 0).any():
-        row = int(np.argmin(weights))
-        raise ValueError(f"sample_weight must not be negative, got {weights[row]} in row {row}.")
-    if not weights.any():
-        raise ValueError("sample_weight must not be zero for all samples.")
-    return weights / weights.max()  # sums of weights of 1e300 are no floats
+        return self.model_.predict(f)

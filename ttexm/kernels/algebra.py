@@ -1,8 +1,8 @@
-"""Sums and products of trains, core by core, and the range of their numbers."""
+"""Sums and entrywise products of trains, core by core, and the range of their numbers."""
 
 import numpy as np
 
-from .compile import kernel
+from .compilation import kernel
 from .dense import copy, fill, normalize, scale_by_power
 from .layout import Train
 from .tiles import pointer, shift
@@ -16,7 +16,7 @@ def add(left, a, right, b, data):
     to = pointer(data)
     for k in range(d):
         p0, p1, q0, q1 = left.ranks[k], left.ranks[k + 1], right.ranks[k], right.ranks[k + 1]
-        # The first core is a row of blocks, the last a column, a single one their sum.
+        # The first core is a row of two blocks, the last one a column, and a single core their sum.
         rows = p0 if k == 0 else p0 + q0
         columns = p1 if k == d - 1 else p1 + q1
         below, beside = rows - q0, columns - q1
@@ -53,7 +53,7 @@ def hadamard(left, right, data):
 
 @kernel
 def normalize_cores(train, data):
-    """Copy the cores with their powers of two taken out; (sum of the exponents, cores changed)."""
+    """Copy the cores without their powers of two; returns (sum of exponents, cores changed)."""
     train = Train(*train)
     total, changed = 0, 0
     for k in range(len(train.sizes)):
@@ -68,7 +68,7 @@ def normalize_cores(train, data):
 
 @kernel
 def spread_power(train, exponent, data):
-    """Copy the cores times a power of two, 2^exponent in all, an even share for each."""
+    """Copy the cores, each times an even share of 2^exponent."""
     train = Train(*train)
     d = len(train.sizes)
     for k in range(d):
@@ -80,10 +80,11 @@ def spread_power(train, exponent, data):
 
 @kernel
 def extent(bits):
-    """Largest and smallest non-zero magnitude among floating-point numbers that are given as bits.
+    """Largest and smallest non-zero magnitude of floating-point numbers, as bits both ways.
 
-    Without its sign bit a float compares like an integer: NaN and inf come out on top, and LLVM can
-    vectorise what it could not for floats. Of zeros alone, the smallest is the largest integer.
+    Without their sign bit, floats compare like integers, with inf and NaN above all others; LLVM
+    vectorises the comparison of integers. If all numbers are zero, the smallest non-zero magnitude
+    is the largest integer.
     """
     sign = ~np.int64(-1 << (8 * bits.itemsize - 1))
     highest, lowest = np.int64(0), sign

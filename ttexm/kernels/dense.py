@@ -1,16 +1,17 @@
 """Small dense linear algebra on row-major matrices, given by pointers: products, QR, inverse.
 
-Matrices here have a few to a few hundred rows, so that a call to BLAS or LAPACK costs more than the
-work itself. Nothing depends on the number of BLAS threads.
+The matrices have a few to a few hundred rows: calling BLAS or LAPACK would cost more than the work
+itself. No result depends on the number of BLAS threads.
 
-Sweeps and retraction are written in these functions alone, without loops over elements of their
-own: `cuda_dense` compiles the same bodies with functions that a block of threads does together.
+Orthogonalisation, projection of trains and retraction touch elements through these functions alone.
+`cuda.block_kernels` has a version of each that a block of threads executes together, and compiles
+the same bodies with those.
 """
 
 import math
 
 from . import formulas
-from .compile import inner
+from .compilation import inner
 from .tiles import GROUP, absorb_tiles, element, itemsize, shift
 
 PANEL = 8  # reflections that are applied together
@@ -90,7 +91,7 @@ def scale(a, n, factor):
 
 @inner
 def peak(a, n):
-    """The largest magnitude."""
+    """The largest magnitude in a."""
     largest = element(a, 0)
     for i in range(n):
         largest = max(largest, abs(a[i]))
@@ -108,8 +109,8 @@ def energy(a, n):
 
 @inner
 def scale_by_power(a, n, exponent):
-    """a <- a 2^exponent, exactly; in steps, as the power itself may not fit."""
-    exponent = max(-5000, min(5000, exponent))  # past the range of any number
+    """a <- a 2^exponent, in steps, as the power itself may overflow."""
+    exponent = max(-5000, min(5000, exponent))  # either bound is beyond the range of any number
     while exponent != 0:
         step = max(-100, min(100, exponent))
         scale(a, n, math.ldexp(1.0, step))
@@ -118,7 +119,7 @@ def scale_by_power(a, n, exponent):
 
 @inner
 def fold_power(a, n, exponent):
-    """a <- a 2^exponent as far as that is safe for entries near 1; returns what is left over."""
+    """a <- a 2^e, e as much of the exponent as entries near 1 can take; returns the rest of it."""
     reach = 900 if itemsize(a) == 8 else 100
     step = max(-reach, min(reach, exponent))
     scale_by_power(a, n, step)
@@ -127,9 +128,9 @@ def fold_power(a, n, exponent):
 
 @inner
 def normalize(a, n):
-    """Take a power of two out of `a` where its largest entry is far from 1; returns the exponent.
+    """Divide by a power of two if the largest entry is far from 1; returns its exponent.
 
-    NaN and inf are left as they are.
+    If there is a NaN or inf, a is left as it is.
     """
     largest = peak(a, n)
     if not (largest > 0 and math.isfinite(largest)):
@@ -145,7 +146,7 @@ def normalize(a, n):
 def add_strided_product(out, ldo, a, row, step, b, ldb, p, depth, q):
     """out[i ldo + j] += sum_l a[i row + l step] b[l ldb + j], in O(p depth q)."""
     if depth == 0:
-        return  # tiles take at least one step
+        return  # tiles need at least one step
     fours, rest = p // 4, p % 4
     last, last_a = shift(out, (p - rest) * ldo), shift(a, (p - rest) * row)
     _tiles_4x2(out, out, ldo, b, ldb, depth, a, step, row, 0, b, fours, q)
@@ -184,6 +185,7 @@ def add_transposed_product(a, b, p, depth, q, out):
 
 @inner
 def householder_scratch(p, q):
+    """Elements of scratch that `householder` needs."""
     return min(p, q) * (p + PANEL) + (2 * PANEL + p) * _padded(q)
 
 
@@ -217,7 +219,7 @@ def householder(a, p, q, r, work):
 
 @inner
 def _factorize_columns(a, p, q, r, C, Q):
-    """R and Q^T (k, p), up to signs, by single reflections: the fastest way for few columns."""
+    """R and Q^T (k, p), up to signs, by one reflection after the other: fastest for few columns."""
     k = min(p, q)
     transpose(a, p, q, C)
     fill(r, k * q, 0)
@@ -246,7 +248,7 @@ def _reflect_column(v, p, u):
 
 @inner
 def _form_q(V, p, k, w, Q):
-    """Q (p, k), in rows of _padded(k): the reflections of `triangularize`, applied to 1."""
+    """Q (p, k), in rows of _padded(k): apply the reflections of `triangularize` to the identity."""
     T, width = shift(V, k * p), _padded(k)
     fill(Q, p * width, 0)
     for j in range(k):
@@ -259,9 +261,9 @@ def _form_q(V, p, k, w, Q):
 
 @inner
 def triangularize(a, p, q, r, work):
-    """r becomes R (k, q) of the QR of a (p, q), up to signs of rows; reflections stay in work.
+    """Blocked Householder QR of a (p, q): r becomes R (k, q), up to the signs of its rows.
 
-    By panels of reflections that are applied together.
+    Panels of reflections are applied together, in compact WY form; they stay in work.
     """
     k, width = min(p, q), _padded(q)
     V, T = work, shift(work, k * p)
@@ -275,7 +277,7 @@ def triangularize(a, p, q, r, work):
         for j in range(start, stop):
             v = shift(V, j * (p + 1))
             r[j * q + j] = _reflector(shift(A, j * (width + 1)), width, p - j, v)
-            # From a whole group on: the finished columns that this hits are not read again.
+            # Begin at a whole group of columns: those of them that are finished are not read again.
             first = (j + 1) // GROUP * GROUP
             last = min(start + PANEL, width)
             if first < last:
@@ -293,7 +295,10 @@ def triangularize(a, p, q, r, work):
 
 @inner
 def _reflector(column, stride, p, v):
-    """v such that 1 - v v^T maps the column to (beta, 0, .., 0), and beta; v = 0 if it is that."""
+    """Write v such that 1 - v v^T maps the column to (beta, 0, .., 0), and return beta.
+
+    v = 0 if the column has this form already.
+    """
     square = element(v, 0)
     for i in range(1, p):
         v[i] = column[i * stride]

@@ -1,12 +1,12 @@
-"""Arithmetic on single numbers that the CPU and CUDA share: plain functions, compiled by both."""
+"""Arithmetic on single numbers: plain functions that both the CPU and CUDA compile."""
 
 import math
 
 
 def reflection(head, square):
-    """(beta, first, factor): 1 - v v^T with v = (first, factor x) maps (head, x) to (beta, 0).
+    """The Householder reflection 1 - v v^T, v = (first, factor x), of (head, x) to (beta, 0).
 
-    `square` is |x|^2, which must be positive.
+    Returns (beta, first, factor). `square` is |x|^2, which must be positive.
     """
     norm = math.sqrt(head * head + square)
     pivot = head + math.copysign(norm, head)
@@ -15,20 +15,20 @@ def reflection(head, square):
 
 
 def excess_power(peak, low, high):
-    """The exponent to take out of numbers of this magnitude: 0 within low .. high.
+    """The power of two to take out of numbers whose largest magnitude is `peak`.
 
-    NaN, inf and 0 are left as they are.
+    It is 0 for magnitudes from low to high, and for 0, NaN and inf.
     """
     if (peak > high or 0 < peak < low) and math.isfinite(peak):
         return math.frexp(peak)[1]
     return 0
 
 
-def exponent_of(magnitude):
-    """Its exponent; far below that of any number for zero."""
+def binary_exponent(magnitude):
+    """The exponent of a magnitude as a power of two; for 0, one far below that of any number."""
     return math.frexp(magnitude)[1] if magnitude > 0 else -(10**6)
 
 
 def middle_range(itemsize):
-    """Numbers between 2^-this and 2^this can be multiplied for a while before they overflow."""
+    """The limit e such that products of some numbers from 2^-e to 2^e stay in range."""
     return 256 if itemsize == 8 else 32

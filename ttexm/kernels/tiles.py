@@ -19,7 +19,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numba.np.arrayobj import make_array
 
-from .compile import VECTOR_BYTES
+from .compilation import VECTOR_BYTES
 
 INTP = numba.types.intp
 VECTORS = 3  # vectors of samples in an absorb tile

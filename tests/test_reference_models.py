@@ -1,0 +1,26 @@
+"""Predictions of fitted models are those that were written down, up to rounding."""
+
+import json
+
+import numpy as np
+import pytest
+import reference_models
+
+WRITTEN = json.loads(reference_models.FILE.read_text())
+TOLERANCE = 1e-6  # changes of 1e-14 in the data change predictions by 1e-8 at most
+
+
+@pytest.fixture(scope="module")
+def found():
+    return reference_models.fit_all()
+
+
+def test_all_models_were_written_down(found):
+    assert list(found) == list(WRITTEN)
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_predictions_are_those_written_down(name, found):
+    wanted = np.array(WRITTEN[name])
+    atol = TOLERANCE * np.abs(wanted).max()
+    np.testing.assert_allclose(found[name], wanted, rtol=0, atol=atol)

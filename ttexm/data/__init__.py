@@ -1,0 +1,1 @@
+"""Tables as users have them, and batches of rank-1 tensors made of them."""

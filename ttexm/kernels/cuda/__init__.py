@@ -1,0 +1,1 @@
+"""The same kernels for a GPU."""

@@ -1,0 +1,139 @@
+"""Linear models: the weights that minimise an objective of ``design @ w``."""
+
+import numpy as np
+from scipy import linalg, optimize, sparse
+from scipy.sparse.linalg import LinearOperator, cg
+
+from .objective import Objective
+
+FEW_COLUMNS, FEW_ROWS = 500, 2000  # up to which Newton systems are solved by dense factors
+MOST_STEPS, MOST_CG_STEPS = 1000, 200
+
+
+def fit_linear(design: np.ndarray | sparse.csr_array, objective: Objective) -> np.ndarray:
+    """Return the w that minimises the objective of the predictions ``design @ w``, |W| = |w|.
+
+    Newton's method finds it to the last digits, so that equal problems have equal solutions. L-BFGS
+    is used if the loss has no curvature or couples the outputs.
+
+    Parameters
+    ----------
+    design : array or sparse array (m, columns)
+    objective : Objective
+
+    Returns
+    -------
+    array (columns,) or (columns, n_outputs)
+    """
+    if objective.loss.couples_outputs:
+        return _fit_coupled(design, objective)
+    if objective.y.ndim == 1:
+        return _fit_output(design, objective)
+    outputs = [objective.of_output(j) for j in range(objective.y.shape[1])]
+    return np.stack([_fit_output(design, output) for output in outputs], axis=1)
+
+
+def _fit_coupled(design, objective):
+    shape = (design.shape[1], *objective.y.shape[1:])
+
+    def value(w):
+        f = (design @ w.reshape(shape)).reshape(-1)
+        g = design.T @ objective.derivative(f).reshape(objective.y.shape)
+        return objective.value(f, w @ w), g.reshape(-1) + objective.alpha * w
+
+    start = np.zeros(shape).reshape(-1)
+    options = {"gtol": 1e-6, "ftol": 1e-12, "maxiter": MOST_STEPS}
+    found = optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(shape)
+
+
+def _fit_output(design, objective):
+    """Newton's method with backtracking, for one output."""
+    m, n_columns = design.shape
+    w, f, alpha = np.zeros(n_columns), np.zeros(m), objective.alpha
+    if not objective.curvature(f).any():
+        return _fit_coupled(design, objective)
+    value, first_size, is_done = objective.value(f, 0.0), None, False
+    system = _Newton(design)
+    for _ in range(MOST_STEPS):
+        with np.errstate(over="ignore", invalid="ignore"):
+            gradient = design.T @ objective.derivative(f) + alpha * w
+            h = objective.curvature(f)
+        size = np.linalg.norm(gradient)
+        first_size = size if first_size is None else first_size
+        if not 0 < size < np.inf or not np.isfinite(h).all():
+            break
+        step = system.solve(h, alpha, -gradient, min(0.1, np.sqrt(size / first_size)))
+        slope, along = gradient @ step, design @ step
+        # Near the minimum the error of a full step is about the square of the error before it.
+        is_done = is_done or not -slope > 1e-13 * abs(value)
+        t, lowest = 1.0, value + (1e-14 * abs(value) if is_done else 1e-4 * slope)
+        while t > 1e-10:
+            new_value = objective.value(f + t * along, np.sum((w + t * step) ** 2))
+            if new_value <= lowest:
+                break
+            t, lowest = t / 2, value + 1e-4 * t / 2 * slope
+        else:
+            break
+        w, f, value = w + t * step, f + t * along, new_value
+        if is_done:
+            break
+    return w
+
+
+class _Newton:
+    """Solves ``(design^T diag(h) design + alpha) x = b``, by columns, by rows or iteratively."""
+
+    def __init__(self, design):
+        self.design, (self.m, self.n_columns) = design, design.shape
+        self.is_sparse = sparse.issparse(design)
+        self.by_rows = self.n_columns > FEW_COLUMNS and self.m <= FEW_ROWS
+        if self.by_rows:
+            gram = design @ design.T
+            self.gram = gram.toarray() if self.is_sparse else gram
+
+    def solve(self, h, alpha, b, tolerance):
+        # Without a penalty, a small share of the curvature keeps the system regular.
+        alpha = max(alpha, 1e-12 * float(h.sum()), 1e-300)
+        if self.n_columns <= FEW_COLUMNS:
+            return self._solve_columns(h, alpha, b)
+        return self._solve_rows(h, alpha, b) if self.by_rows else self._cg(h, alpha, b, tolerance)
+
+    def _solve_columns(self, h, alpha, b):
+        if self.is_sparse:
+            matrix = (self.design.T @ (sparse.diags_array(h) @ self.design)).toarray()
+        else:
+            matrix = self.design.T @ (h[:, None] * self.design)
+        matrix[np.diag_indices(len(matrix))] += alpha
+        return _solve_positive(matrix, b)
+
+    def _solve_rows(self, h, alpha, b):
+        """Use the matrix inversion lemma, which leads to a system of as many equations as rows."""
+        root = np.sqrt(h)
+        matrix = root[:, None] * self.gram * root
+        matrix[np.diag_indices(len(matrix))] += alpha
+        inner = _solve_positive(matrix, root * (self.design @ b))
+        return (b - self.design.T @ (root * inner)) / alpha
+
+    def _cg(self, h, alpha, b, tolerance):
+        if self.is_sparse:
+            diagonal = self.design.multiply(self.design).T @ h
+        else:
+            diagonal = np.einsum("sj,sj,s->j", self.design, self.design, h)
+
+        def product(x):
+            return self.design.T @ (h * (self.design @ x)) + alpha * x
+
+        shape = (self.n_columns, self.n_columns)
+        found, _ = cg(
+            LinearOperator(shape, product), b, rtol=tolerance, maxiter=MOST_CG_STEPS,
+            M=sparse.diags_array(1 / (diagonal + alpha)),
+        )  # fmt: skip
+        return found
+
+
+def _solve_positive(matrix, b):
+    try:
+        return linalg.solve(matrix, b, assume_a="pos")
+    except (linalg.LinAlgError, linalg.LinAlgWarning):
+        return linalg.lstsq(matrix, b)[0]

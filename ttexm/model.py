@@ -1,0 +1,176 @@
+"""Model: the result of a fit, without the data. It predicts, and its weights can be read."""
+
+import difflib
+from functools import cached_property
+
+import numpy as np
+
+from .data.table import Table
+from .features.columns import FittedColumns
+from .kernels import backend
+from .learn.losses import Loss
+from .tt.compiled import CompiledTensor
+from .tt.tensor import TTTensor
+
+ROWS_AT_ONCE = 12_288  # on the CPU: their features stay in cache; a multiple of a block of samples
+DEVICE_ROWS_AT_ONCE = 2**20
+MOST_NAMED = 5  # names that an error suggests
+
+
+class Model:
+    """Fitted columns, weights, a loss, and the units of the target. Immutable.
+
+    Parameters
+    ----------
+    columns : FittedColumns
+    weights : TTTensor
+        One mode for each column; with several outputs one more, the last, for them.
+    loss : Loss
+        What turns raw predictions into predictions.
+    center, spread : float, or arrays (n_outputs,)
+        Predictions are ``center + spread loss.predict(f)`` with the raw predictions
+        ``f = <weights, X>``. Only losses that allow rescaling have others than 0 and 1.
+    """
+
+    def __init__(
+        self,
+        columns: FittedColumns,
+        weights: TTTensor,
+        loss: Loss,
+        center: np.ndarray | float = 0.0,
+        spread: np.ndarray | float = 1.0,
+    ):
+        self.columns, self.weights, self.loss = columns, weights, loss
+        self.center, self.spread = center, spread
+
+    def __reduce__(self):
+        return Model, (self.columns, self.weights, self.loss, self.center, self.spread)
+
+    @cached_property
+    def _compiled(self) -> CompiledTensor:
+        return self.weights.compile()
+
+    # -- predictions ---------------------------------------------------------------------------
+
+    def raw(self, table: Table, device: str | None = None) -> np.ndarray:
+        """Return the raw predictions ``<weights, X>``, (m,) or (m, n_outputs).
+
+        Rows are taken in parts, so that memory does not grow with the table, but for the result.
+        O(d n r^2) per row, O(d r^2) for categories; several outputs cost r per output more.
+
+        Parameters
+        ----------
+        table : Table
+            Of the columns that were fitted.
+        device : {"cpu", "cuda", "auto"}, optional
+            Where to compute.
+        """
+        self.columns.check(table)
+        m = len(table)
+        if m <= ROWS_AT_ONCE:
+            return self._contract(table, device)
+        is_host = backend.resolve(device) == "cpu"
+        step, parts = ROWS_AT_ONCE if is_host else DEVICE_ROWS_AT_ONCE, []
+        for start in range(0, m, step):
+            try:
+                parts.append(self._contract(table[start : start + step], device))
+            except ValueError:
+                # Encode all rows so far, for an error that counts rows from the first one.
+                self.columns.encode(table[: start + step])
+                raise
+        return np.concatenate(parts)
+
+    def _contract(self, table, device):
+        return self._compiled.contract(self.columns.encode(table).to(device))
+
+    def predict(self, f: np.ndarray) -> np.ndarray:
+        """Return the predictions that raw predictions stand for, in the units of the target."""
+        return self.loss.predict(f) * self.spread + self.center
+
+    # -- weights -------------------------------------------------------------------------------
+
+    def coefficients(self) -> TTTensor:
+        """Return the weights of all products, in the units of the user.
+
+        Entry ``[i_1, .., i_d]`` belongs to the product of the functions that the slots are named
+        after (``columns[k].slot_names[i_k]``). With these functions of the raw columns, the sum of
+        all products is the raw prediction f; for the squared loss, it is the prediction itself.
+        With several outputs the last mode stands for them. O(d n r^2).
+        """
+        cores = [
+            fitted.to_user_units(core)
+            for fitted, core in zip(self.columns, self.weights.cores, strict=False)
+        ]
+        if self.weights.ndim == len(self.columns):
+            cores[-1] = cores[-1] * self.spread
+        else:
+            cores.append(self.weights.cores[-1] * np.reshape(self.spread, (1, -1, 1)))
+        W = TTTensor(cores)
+        if not np.any(self.center):
+            return W
+        if not all(fitted.has_constant for fitted in self.columns):
+            raise ValueError(
+                "The target was centred, and a column without a constant cannot hold its mean; use "
+                "constant=True."
+            )
+        ones = [np.eye(1, n)[0] for n in self.columns.shape]
+        outputs = [] if np.ndim(self.center) == 0 else [np.asarray(self.center, float)]
+        mean = TTTensor.rank_one([*ones, *outputs])
+        return W + (mean if outputs else float(self.center) * mean)
+
+    def coefficient(self, *names: str) -> float | np.ndarray:
+        """Return the weight of a product, in the units of the user.
+
+        Parameters
+        ----------
+        *names : str
+            Slots of different columns: ``"dose"``, ``"drug=B"``, ``"age^2"``. Without any, the
+            constant is returned.
+
+        Returns
+        -------
+        float, or array (n_outputs,)
+        """
+        found = self.coefficients()[self._index(names)]
+        return float(found) if np.ndim(found) == 0 else found.full()
+
+    def _index(self, names) -> tuple:
+        """Return the index of a product in `coefficients`."""
+        chosen: dict[int, int] = {}
+        for name in names:
+            k, i = self._find(name)
+            if k in chosen:
+                column = self.columns[k]
+                raise ValueError(
+                    f"{column.slot_names[chosen[k]]!r} and {name!r} are both functions of column "
+                    f"{column.name!r}; a product has at most one of each column."
+                )
+            chosen[k] = i
+        for k, column in enumerate(self.columns):
+            if k not in chosen and not column.has_constant:
+                raise ValueError(
+                    f"Column {column.name!r} has no constant, so that it is in every product: name "
+                    f"one of its functions, {', '.join(map(repr, column.slot_names))}."
+                )
+        index = tuple(chosen.get(k, 0) for k in range(len(self.columns)))
+        return index if self.weights.ndim == len(index) else (*index, slice(None))
+
+    def _find(self, name) -> tuple[int, int]:
+        """Return the column and the slot of a name."""
+        if not isinstance(name, str):
+            raise TypeError(f"names must be strings, such as 'x0' or 'drug=B', got {name!r}.")
+        found = self.columns.find(name)
+        if len(found) == 1:
+            return found[0]
+        if found:
+            owners = [repr(self.columns[k].name) for k, _ in found]
+            raise ValueError(
+                f"{name!r} is a function of several columns, {' and '.join(owners)}; rename one of "
+                "them."
+            )
+        near = difflib.get_close_matches(name, self.columns.all_names(), MOST_NAMED, 0.5)
+        for column in self.columns:
+            if column.name == name:
+                near = column.slot_names[column.has_constant :][:MOST_NAMED]
+        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
+        raise ValueError(f"There is no function {name!r}{hint}")
