@@ -1,19 +1,22 @@
 """Other libraries: cores to and from them, pymanopt's optimizers and diagnostics."""
 
-import matplotlib
 import naive
 import numpy as np
-import pymanopt
 import pytest
-import teneva
-import tensorly
 from numpy.testing import assert_allclose
-from pymanopt.tools import diagnostics
 
 from ttexm import Manifold, RankOneBatch, TTTensor, allclose
-from ttexm.interop import PymanoptManifold
+
+matplotlib, pymanopt, teneva, tensorly = (
+    pytest.importorskip(name, reason='needs the extra "dev"')
+    for name in ("matplotlib", "pymanopt", "teneva", "tensorly")
+)
+from pymanopt.tools import diagnostics  # noqa: E402
+
+from ttexm.interop import PymanoptManifold  # noqa: E402
 
 matplotlib.use("Agg")
+pytestmark = pytest.mark.slow
 
 
 def test_cores_go_to_tensorly_and_back():

@@ -86,6 +86,7 @@ def test_measure_is_of_the_test_rows():
     assert cpu >= 0
 
 
+@pytest.mark.slow  # it needs the scikit-learn of the extra "bench"
 def test_trees_get_categories_of_many_levels_as_numbers():
     codes = np.arange(3000) % 300
     X = pd.DataFrame({"many": pd.Categorical(codes.astype(str)), "few": pd.Categorical(codes % 3)})

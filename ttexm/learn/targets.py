@@ -24,7 +24,8 @@ def read_labels(estimator: str, y: ArrayLike) -> np.ndarray:
     y = column_or_1d(y, warn=True)
     if y.dtype.kind == "f":
         assert_all_finite(y, input_name="y")
-    check_classification_targets(y)
+    with np.errstate(invalid="ignore"):  # it casts y to integers, which may overflow
+        check_classification_targets(y)
     return y
 
 
@@ -33,6 +34,7 @@ def read_numbers(estimator: str, y: ArrayLike) -> np.ndarray:
     _require(estimator, y)
     with np.errstate(invalid="ignore"), _named("y"):  # it sums y, which may be inf - inf
         y = np.asarray(_check_y(y, multi_output=True, y_numeric=True), np.float64)
+    assert_all_finite(y, input_name="y")  # None in an array of objects has just become NaN
     return column_or_1d(y, warn=True) if y.ndim == 2 and y.shape[1] == 1 else y
 
 
