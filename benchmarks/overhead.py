@@ -52,6 +52,7 @@ def transform(table, m):
     frames = {
         "pandas categories": (categories, 10),
         "pandas objects": (objects, 30),
+        "pandas objects, none shared": (objects.astype("str").astype(object), 30),
         "pandas strings": (objects.astype("str"), 30),
         "an array of objects": (values, 30),
         "polars categories": (pl.DataFrame({n: pl.Series(values[:, k], dtype=pl.Categorical)

@@ -12,6 +12,7 @@ import pytest
 from devices import IS_SIMULATED
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from strategies import DTYPES, batches, dtypes, feature_vectors, seeds, shapes
 
@@ -408,3 +409,15 @@ def test_the_extent_of_numbers():
             ([1, -np.inf], (top, 1)),
         ):
             assert host.extent(np.array(numbers, dtype)) == extent
+
+
+@given(
+    arrays(
+        dtypes,
+        st.tuples(st.integers(0, 6), st.integers(1, 12)),
+        elements=st.sampled_from([-np.inf, -1.0, 0.0, 0.5, 2.0, np.inf, np.nan]),
+    )
+)
+def test_the_argmax_of_rows_is_that_of_numpy(f):
+    assert_array_equal(host.argmax_rows(f), f.argmax(axis=1))
+    assert_array_equal(host.argmax_rows(np.asfortranarray(f)), f.argmax(axis=1))

@@ -11,6 +11,7 @@ from sklearn.utils.metaestimators import available_if
 
 from .base_estimator import ExponentialMachine, Target, is_auto
 from .data.table import TableLike
+from .kernels import host
 from .learn import losses
 from .learn.targets import (
     check_classes,
@@ -248,7 +249,7 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     def predict(self, X: TableLike) -> np.ndarray:
         """Return the most probable class of each row."""
         f = self._raw(X)
-        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else f.argmax(axis=1)]
+        return self.classes_[(f > 0).astype(int) if f.ndim == 1 else host.argmax_rows(f)]
 
     @available_if(_has_probabilities)
     def predict_proba(self, X: TableLike) -> np.ndarray:

@@ -2,10 +2,12 @@
 
 import datetime
 import functools
+import itertools
 import numbers
 import reprlib
 import sys
 from abc import ABC, abstractmethod
+from collections import defaultdict
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
@@ -249,9 +251,11 @@ def object_column(
     types = set(map(type, given))
     if not is_category and types <= {float, type(None)}:
         return NumberColumn(name, False, label, values.astype(np.float64))
-    entries = given if types <= {str, bytes, int, bool, type(None)} else map(plain_entry, given)
-    entries = list(entries)
-    strange = {t for t in set(map(type, entries)) - {type(None)} if not is_entry_type(t)}
+    entries = given
+    if not types <= {str, bytes, int, bool, type(None)}:
+        entries = list(map(plain_entry, given))
+        types = set(map(type, entries))
+    strange = {type_ for type_ in types - {type(None)} if not is_entry_type(type_)}
     if strange:
         row = min(int(firsts[j]) for j, entry in enumerate(entries) if type(entry) in strange)
         refuse_entry(name, values[row], row)
@@ -266,10 +270,11 @@ def object_column(
 
 def number_equal(values: list) -> tuple[np.ndarray, list]:
     """Return the number of each value among the distinct ones, -1 for None, and those."""
-    entries = [value for value in dict.fromkeys(values) if value is not None]
-    number = {value: j for j, value in enumerate(entries)}
-    number[None] = -1
-    return np.fromiter(map(number.__getitem__, values), np.int32, len(values)), entries
+    # One pass, as it costs most if no two cells of a column hold the same object: a value that is
+    # not found gets the next number. None has the first one, 0.
+    number = defaultdict(itertools.count(1).__next__, {None: 0})
+    codes = np.fromiter(map(number.__getitem__, values), np.int32, len(values))
+    return codes - 1, list(number)[1:]
 
 
 def is_entry_type(type_: type) -> bool:

@@ -4,7 +4,7 @@ Kernels branch on the kind of a mode; everything else asks the kind's class here
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -160,18 +160,20 @@ class Modes:
         return KINDS[self.kinds[k]]
 
     def pack(
-        self, values: list[np.ndarray], codes: list[np.ndarray], m: int, dtype: DTypeLike
+        self, values: Iterable[np.ndarray], codes: Iterable[np.ndarray], m: int, dtype: DTypeLike
     ) -> Batch:
         """Return the samples as kernels take them.
 
         Parameters
         ----------
-        values, codes : lists of arrays (m, columns)
+        values, codes : iterables of arrays (m, columns)
             The numbers of all modes that have them, side by side, and the codes of the others.
         """
-        values, codes = values or [np.empty((m, 0))], codes or [np.empty((m, 0), np.int32)]
-        numbers, integers = packing.pack(values, dtype), packing.pack(codes, np.int32)
-        return self.laid_out(numbers, integers)
+        n_codes = int(self.is_coded.sum())
+        n_values = int(self.n_columns.sum()) - n_codes
+        return self.laid_out(
+            packing.pack(values, m, n_values, dtype), packing.pack(codes, m, n_codes, np.int32)
+        )
 
     def laid_out(self, values: np.ndarray, codes: np.ndarray) -> Batch:
         """Return blocks (blocks, columns, stride) of numbers and codes as kernels take them."""

@@ -130,12 +130,16 @@ class FittedColumns:
         if self._affine is not None and table.matrix is not None:
             values = self._encode_matrix(table.matrix)
         if values is None:
-            values = []
-            for fitted, column in zip(self.columns, table, strict=True):
-                with np.errstate(all="ignore"):  # what is not finite is refused, by name
-                    (codes if fitted.kind.is_coded else values).append(fitted.stored(column))
-        arrays = self.modes.pack(values, codes, m, np.float64)
+            values, codes = self._stored(table, False), self._stored(table, True)
+        with np.errstate(all="ignore"):  # what is not finite is refused, by name
+            arrays = self.modes.pack(values, codes, m, np.float64)
         return RankOneBatch.from_arrays(self.modes, arrays, m)
+
+    def _stored(self, table, is_coded):
+        """Yield what a batch stores of the columns that are kept as codes, or of the others."""
+        for fitted, column in zip(self.columns, table, strict=True):
+            if fitted.kind.is_coded == is_coded:
+                yield fitted.stored(column)
 
     def _encode_matrix(self, matrix):
         """All columns at once; None if some are not finite, which `FunctionColumn` can explain."""

@@ -248,6 +248,19 @@ def contract(
 
 
 @kernel
+def argmax_rows(f, out):
+    """out[s] = argmax of f[s], the first of several, or the first NaN: as numpy has it."""
+    for s in range(f.shape[0]):
+        best, highest = 0, f[s, 0]
+        for j in range(1, f.shape[1]):
+            # Selections, not branches, which no processor could predict.
+            is_higher = not (f[s, j] <= highest or highest != highest)
+            best = j if is_higher else best
+            highest = f[s, j] if is_higher else highest
+        out[s] = best
+
+
+@kernel
 def inner_product(left, right, work):
     """<W, Z> = mantissa 2^exponent for two trains of one shape, in O(d n r^3).
 

@@ -109,6 +109,13 @@ def inner_product(left: Train, right: Train) -> tuple[float, int]:
         return contraction.inner_product(tuple(left), tuple(right), work)
 
 
+def argmax_rows(f: np.ndarray) -> np.ndarray:
+    """Return the argmax of each row of f (m, K); numpy takes three times as long for short rows."""
+    out = np.empty(len(f), np.int64)
+    contraction.argmax_rows(np.ascontiguousarray(f), out)
+    return out
+
+
 # -- orthogonal gauges -------------------------------------------------------------------------
 
 

@@ -1,13 +1,17 @@
 """Samples in blocks: how the numbers of a batch lie in memory (see `layout.Batch`)."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from .layout import Batch, aligned, stride_for
 
 
-def pack(tables: list[np.ndarray], dtype) -> np.ndarray:
-    """Put tables (m, columns) side by side, as aligned blocks (blocks, columns, stride)."""
-    m, n_columns = len(tables[0]), sum(table.shape[1] for table in tables)
+def pack(tables: Iterable[np.ndarray], m: int, n_columns: int, dtype) -> np.ndarray:
+    """Put tables (m, columns) side by side, as aligned blocks (blocks, n_columns, stride).
+
+    Tables may be made one by one, so that only one of them is in memory at a time.
+    """
     stride = stride_for(m)
     n_blocks = max(1, -(-m // stride))
     packed = aligned(n_blocks * n_columns * stride, dtype)
@@ -48,7 +52,10 @@ def views(batch: Batch, m: int) -> tuple[np.ndarray, np.ndarray]:
 def select(batch: Batch, m: int, rows: np.ndarray) -> Batch:
     """Return the given rows of a batch of m samples, in their order."""
     block, place = np.divmod(rows, batch.stride)
-    values, codes = (pack([part[block, :, place]], part.dtype) for part in views(batch, m))
+    values, codes = (
+        pack([part[block, :, place]], len(rows), part.shape[1], part.dtype)
+        for part in views(batch, m)
+    )
     return batch._replace(
         values=values.reshape(-1), codes=codes.reshape(-1), stride=values.shape[2]
     )
