@@ -26,6 +26,7 @@ myst_heading_anchors = 3
 html_theme = "pydata_sphinx_theme"
 html_title = f"ttexm {version}"
 html_show_sourcelink = False
+html_sidebars = {"**": []}  # there is one level of pages, and the header lists them
 html_theme_options = {"show_prev_next": False, "secondary_sidebar_items": ["page-toc"]}
 
 
