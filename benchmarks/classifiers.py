@@ -116,10 +116,14 @@ def explainable_boosting(X, seed, n_threads=-1):
 
 
 def find_data():
-    """Let TTEXM_DATA name ../shared/data, if there is such a folder and it names none."""
+    """Let TTEXM_DATA name ../shared/data, if there is such a folder and it names none.
+
+    Returns the folder, or None.
+    """
     shared = Path(__file__).parents[2] / "shared" / "data"
     if shared.exists():
         os.environ.setdefault("TTEXM_DATA", str(shared))
+    return os.environ.get("TTEXM_DATA")
 
 
 def measure(make, seed, rows):

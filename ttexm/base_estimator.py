@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
-from .data.rows import row_keys
+from .data.rows import merge, row_keys
 from .data.table import Table, read_table
 from .features import Auto, FeatureMap, PerColumn
 from .kernels import backend
@@ -72,6 +72,7 @@ class ExponentialMachine(ABC, BaseEstimator):
     validation_fraction: float = 0.1
     n_iter_no_change: int = 5
     init: str | TTTensor = "auto"
+    time_limit: float | None = None
     warm_start: bool = False
     random_state: Any = None
     verbose: int = 0
@@ -110,6 +111,11 @@ class ExponentialMachine(ABC, BaseEstimator):
         check("max_order", lambda x: _is_count(x) or x == 0, "an integer of at least 0")
         check("validation_fraction", lambda x: _is_real(x) and 0 < x < 1, "in (0, 1)")
         check("n_iter_no_change", _is_count, "an integer of at least 1")
+        check(
+            "time_limit",
+            lambda x: x is None or (_is_real(x) and x > 0),
+            "a positive number of seconds, or None for no limit",
+        )
         for name in ("early_stopping", "warm_start"):
             check(name, lambda x: isinstance(x, (bool, np.bool_)), "True or False")
         registry.check(self.solver)
@@ -133,7 +139,8 @@ class ExponentialMachine(ABC, BaseEstimator):
             **given, solver=self.solver, max_iter=self.max_iter, tol=self.tol,
             batch_size=self.batch_size, learning_rate=self.learning_rate, max_order=self.max_order,
             early_stopping=self.early_stopping, validation_fraction=self.validation_fraction,
-            n_iter_no_change=self.n_iter_no_change, init=self.init, verbose=bool(self.verbose),
+            n_iter_no_change=self.n_iter_no_change, init=self.init, time_limit=self.time_limit,
+            verbose=bool(self.verbose),
         )  # fmt: skip
 
     def _feature_map(self) -> FeatureMap:
@@ -199,12 +206,18 @@ class ExponentialMachine(ABC, BaseEstimator):
         y, used = target.y, np.flatnonzero(weights)
         if len(used) < len(weights):
             table, y, weights = table[used], y[used], weights[used]
+        # The fit depends on the distinct rows and their shares alone: not on the order of the rows,
+        # nor on the units of weights and columns, nor on whether a row is repeated or weighs more.
+        found = row_keys(table, weights, y)
+        chosen, weights = merge(found.keys, y, weights)
+        table, y, keys = table[chosen], y[chosen], found.keys[chosen]
         if is_first:
-            chosen = self._feature_map()
-            validate_data(chosen, X, reset=True, skip_check_array=True)
-            self.feature_map_ = chosen.fit_table(table, weights)
+            feature_map = self._feature_map()
+            validate_data(feature_map, X, reset=True, skip_check_array=True)
+            self.feature_map_ = feature_map.fit_table(table, weights)
         held_out = None if eval_set is None else self._held_out(*read_eval_set(eval_set), target)
-        data = self._data(table, y, weights, target.loss)
+        batch = self._encode_rows(table)
+        data = Data(batch, y, weights, target.loss, keys, found.n_values, self.device_)
         if is_first:
             fitted = fitting.fit(data, options, rng, held_out)
         else:
@@ -215,30 +228,23 @@ class ExponentialMachine(ABC, BaseEstimator):
     def _held_out(self, X, y, target):
         y = target.encode(self._read_targets(y), "y of eval_set")
         batch = self._encode_rows(self._read_rows(X, y, reset=False))
-        return Data(batch, y, np.ones(len(y)), target.loss)
+        return Data(batch, y, np.ones(len(y)), target.loss, device=self.device_)
 
     def _encode_rows(self, table):
         columns = self.feature_map_.columns_
         columns.check(table)
-        return columns.encode(table).to(self.device_)
-
-    def _data(self, table, y, weights, loss) -> Data:
-        """Return the distinct rows with their weights.
-
-        The fit depends on these alone: not on the order of the rows, nor on the units of weights
-        and columns, nor on whether a row is repeated or has a larger weight.
-        """
-        found = row_keys(table, weights, y)
-        batch = self._encode_rows(table)
-        return Data(batch, y, weights, loss, found.keys, found.n_values).merged()
+        return columns.encode(table, "cpu")
 
     def _fitted(self) -> Fitted:
-        return Fitted(self.model_.weights, self.selected_, self.search_results_, self.history_)
+        return Fitted(
+            self.model_.weights, self.selected_, self.averaged_, self.search_results_, self.history_
+        )
 
     def _take_over(self, fitted: Fitted, target: "Target"):
         columns = self.feature_map_.columns_
         self.model_ = Model(columns, fitted.weights, target.loss, target.center, target.spread)
-        self.selected_, self.search_results_ = fitted.selected, fitted.tried
+        self.selected_, self.averaged_ = fitted.selected, fitted.averaged
+        self.search_results_ = fitted.tried
         self.history_ = fitted.history
 
     @single_threaded_blas()
@@ -247,15 +253,19 @@ class ExponentialMachine(ABC, BaseEstimator):
         options, y, loss = self._options(), target.y, target.loss
         if not hasattr(self, "model_"):
             self._fit(X, table, target, weights)
-            data = Data(self._encode_rows(table[:1]), y[:1], weights[:1], loss)
+            data = self._more_data(table, y, weights, loss, slice(0, 1))
             fitted = fitting.widen(data, options, self._rng(), self._fitted())
         else:
             self.device_ = backend.resolve(self.device)
             used = np.flatnonzero(weights)
-            data = Data(self._encode_rows(table[used]), y[used], weights[used], loss)
+            data = self._more_data(table, y, weights, loss, used)
             fitted = fitting.update(data, options, self._rng(), self._fitted())
             self.n_iter_ += 1
         self._take_over(fitted, target)
+
+    def _more_data(self, table, y, weights, loss, chosen) -> Data:
+        batch = self._encode_rows(table[chosen])
+        return Data(batch, y[chosen], weights[chosen], loss, device=self.device_)
 
     # -- predictions and weights ----------------------------------------------------------------
 

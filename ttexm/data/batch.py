@@ -21,6 +21,7 @@ from ..checks import (
 )
 from ..kernels import backend, host, packing
 from ..kernels.layout import Batch, aligned
+from ..kernels.runs import Runs, make_runs
 from .modes import Category, Index, ModeKind, Modes, Numeric, Vector
 
 MOST_CODES = 2**31 - 1  # codes are 32-bit integers
@@ -86,8 +87,10 @@ class RankOneBatch:
         cls, modes: Modes, arrays: Batch, n_samples: int, device: str | None = None
     ) -> "RankOneBatch":
         """Return the batch of samples that are packed as kernels take them, see `Modes.pack`."""
-        source = _Packed(arrays, n_samples)
-        return cls(modes, n_samples, arrays.values.dtype, backend.resolve(device), source)
+        source, device = _Packed(arrays, n_samples), backend.resolve(device)
+        if device != "cpu" and modes.is_curve.any():
+            return cls(modes, n_samples, arrays.values.dtype, "cpu", source).to(device)
+        return cls(modes, n_samples, arrays.values.dtype, device, source)
 
     def __reduce__(self):
         # The device is not looked for here: there may be none where a stored batch is read.
@@ -293,7 +296,7 @@ class RankOneBatch:
         -------
         RankOneBatch
             Shares the host's arrays; they are copied to the device when they are first used there.
-            The same one for every call: data are not copied twice.
+            The same one for every call: data are not copied twice. Curves are written out.
 
         Examples
         --------
@@ -307,9 +310,10 @@ class RankOneBatch:
             return self
         key = name, self.dtype
         if key not in self._twins:
-            source = _Packed(self.arrays, self.n_samples)
+            batch = self if name == "cpu" else self.written_out()
+            source = _Packed(batch.arrays, self.n_samples)
             self._twins[key] = RankOneBatch(
-                self.modes, self.n_samples, self.dtype, name, source, self._bounds
+                batch.modes, self.n_samples, self.dtype, name, source, batch._bounds
             )
         return self._twins[key]
 
@@ -319,13 +323,64 @@ class RankOneBatch:
         return self._source.arrays
 
     def held(self, dtype: DTypeLike = None) -> Any:
-        """Return the samples in a precision, as the kernels of the batch's device take them."""
-        batch = self if dtype is None or dtype == self.dtype else self.astype(dtype)
+        """Return the samples in a precision, as the kernels of the batch's device take them.
+
+        Curves are written out: most kernels take numbers only. See `runs` for those that do not.
+        """
+        batch = self.written_out()
+        if dtype is not None and dtype != batch.dtype:
+            batch = batch.astype(dtype)
         return batch._held
 
     @cached_property
     def _held(self):
         return self._source.hold(self.device)
+
+    def written_out(self) -> "RankOneBatch":
+        """Return the batch with the functions of curves as numbers, or itself without curves."""
+        return self._written_out if self.modes.is_curve.any() else self
+
+    @cached_property
+    def _written_out(self):
+        modes, arrays, m = self.modes.written_out(), self.arrays, self.n_samples
+
+        def stored(is_coded):
+            for k in np.flatnonzero(self.modes.is_coded == is_coded):
+                if self.modes.is_curve[k]:
+                    yield self.vectors(k)[:, 1:]
+                else:
+                    yield self.modes.stored(arrays, m, k)
+
+        packed = modes.pack(stored(False), stored(True), m, self.dtype)
+        return RankOneBatch.from_arrays(modes, packed, m, self.device)
+
+    @property
+    def has_tables(self) -> bool:
+        """Whether there are curves, each with a table of its functions at the knots."""
+        return any(table is not None for table in self.modes.tables)
+
+    def on_knots(self) -> "RankOneBatch":
+        """Return the batch with the hat functions of the knots in the place of a curve's own."""
+        return self.with_modes(self.modes.on_knots())
+
+    def stored(self, dtype: DTypeLike) -> Any:
+        """Return the samples as `held` does, but places on knots as they are."""
+        is_plain = self.device == "cpu" and dtype == self.dtype
+        return self._held if is_plain else self.held(dtype)
+
+    def runs(self, dtype: DTypeLike) -> Runs:
+        """Return the samples as sweeps on the CPU take them, see `kernels.runs`."""
+        modes, dtype = self.modes, np.dtype(dtype)
+        runs = self.to("cpu")._source.runs(modes, dtype)
+        panels = modes.table_panels(dtype)._asdict()
+        return runs._replace(scales=modes.scales, **panels)
+
+    def knots(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return the knot or level of each sample and mode, and the share of the next one, (m, d).
+
+        For batches of categories and curves.
+        """
+        return self._source.knots(self.modes)
 
     # -- what it is ----------------------------------------------------------------------------
 
@@ -380,8 +435,7 @@ class RankOneBatch:
         array([[1., 5.],
                [1., 7.]])
         """
-        kind, *stored = self._stored(k)
-        return kind.vectors(*stored)
+        return self.modes.vectors(self.arrays, self.n_samples, self._mode(k))
 
     def matrix(self, k: int) -> sparse.csr_array:
         """Return the feature vectors of mode k as a sparse matrix of shape (m, n_k).
@@ -392,16 +446,12 @@ class RankOneBatch:
         >>> RankOneBatch.from_codes([[700], [0]], shape=(1000,)).matrix(0).nnz
         3
         """
-        kind, *stored = self._stored(k)
-        return kind.matrix(*stored)
+        return self.modes.vectors(self.arrays, self.n_samples, self._mode(k), as_matrix=True)
 
-    def _stored(self, k):
-        """The kind of mode k, what is stored of it, its size and its scale."""
+    def _mode(self, k):
         if not is_integer(k) or not -self.ndim <= k < self.ndim:
             raise IndexError(f"k must be one of the {self.ndim} modes, got {k!r}.")
-        arrays, modes = self.arrays, self.modes
-        stored = modes.stored(arrays, self.n_samples, k)
-        return modes.kind(k), stored, self.shape[k], arrays.scales[k]
+        return k
 
     # -- other batches -------------------------------------------------------------------------
 
@@ -410,6 +460,8 @@ class RankOneBatch:
         dtype = check_dtype(dtype)
         if dtype == self.dtype:
             return self
+        if self.modes.is_curve.any():  # places on the knots need all their digits
+            return self.written_out().astype(dtype)
         if self.device == "cpu":
             return self._cast(dtype)
         key = self.device, dtype
@@ -438,12 +490,29 @@ class RankOneBatch:
         check_real("factor", factor)
         if not abs(factor) <= np.finfo(self.dtype).max:
             raise ValueError(f"factor must be finite, also as {self.dtype}, got {factor!r}.")
-        modes, (given, codes) = self.modes.scaled(float(factor)), self._blocks()
+        modes, factors = self.modes.scaled(float(factor)), self.modes.factors(float(factor))
+        if (factors == 1).all():
+            return self.with_modes(modes)
+        given, codes = self._blocks()
         values = aligned(given.size, self.dtype).reshape(given.shape)
-        factors = self.modes.factors(float(factor)).astype(self.dtype)
-        np.multiply(given, factors[:, None], out=values)
+        np.multiply(given, factors.astype(self.dtype)[:, None], out=values)
         arrays = modes.laid_out(values, codes)
         return RankOneBatch.from_arrays(modes, arrays, self.n_samples, self.device)
+
+    def with_modes(self, modes: Modes) -> "RankOneBatch":
+        """Return the batch with other scales and tables of its modes; the samples are not copied.
+
+        Parameters
+        ----------
+        modes : Modes
+            Of the same kinds, made of those of the batch by `with_functions` or `scaled`.
+        """
+        scales = modes.scales.astype(self.dtype)
+        if isinstance(self._source, _Packed):
+            source = self._source.with_scales(scales)
+        else:
+            source = _Packed(self.arrays._replace(scales=scales), self.n_samples)
+        return RankOneBatch(modes, self.n_samples, self.dtype, self.device, source)
 
     def _blocks(self):
         return packing.views(self.arrays, self.n_samples)
@@ -471,8 +540,32 @@ class RankOneBatch:
 class _Packed:
     """Samples in the memory of the host."""
 
-    def __init__(self, arrays: Batch, n_samples: int):
+    def __init__(self, arrays: Batch, n_samples: int, prepared: dict | None = None):
         self.arrays, self.n_samples = arrays, n_samples
+        self._prepared = {} if prepared is None else prepared
+
+    def __reduce__(self):
+        return _Packed, (self.arrays, self.n_samples)
+
+    def with_scales(self, scales):
+        return _Packed(self.arrays._replace(scales=scales), self.n_samples, self._prepared)
+
+    def runs(self, modes, dtype):
+        """The samples in runs, sorted once for all scales and tables."""
+        if dtype not in self._prepared:
+            self._prepared[dtype] = make_runs(
+                self.arrays, self.n_samples, modes.shape, dtype, modes.tables
+            )
+        return self._prepared[dtype]
+
+    def knots(self, modes):
+        if "knots" not in self._prepared:
+            d = len(modes.shape)
+            stored = [modes.stored(self.arrays, self.n_samples, k)[:, 0] for k in range(d)]
+            codes = np.stack(stored, axis=1).astype(np.int32)
+            shares = np.stack(stored, axis=1) - codes
+            self._prepared["knots"] = codes, np.ascontiguousarray(shares, np.float64)
+        return self._prepared["knots"]
 
     def hold(self, device):
         return backend.get(device).hold(self.arrays, self.n_samples)
@@ -507,7 +600,8 @@ class _Bounds:
     @cached_property
     def extent(self):
         high, low = 1, 1
-        for values in (self.source.arrays.values, self.source.arrays.scales):
+        tables = [table.reshape(-1) for table in self.modes.tables if table is not None]
+        for values in (self.source.arrays.values, self.source.arrays.scales, *tables):
             top, bottom = host.extent(values)
             high, low = max(high, top), min(low, bottom)
         return high, low

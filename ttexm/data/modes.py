@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, DTypeLike
 from scipy import sparse
 
 from ..kernels import packing
-from ..kernels.layout import CATEGORY, INDEX, NUMERIC, VECTOR, Batch
+from ..kernels.layout import CATEGORY, CURVE, INDEX, NUMERIC, VECTOR, Batch
+from ..kernels.runs import TablePanels, make_table_panels
 
 
 class ModeKind(ABC):
@@ -31,17 +32,16 @@ class ModeKind(ABC):
     has_constant: bool
     is_coded: bool
 
-    def n_columns(self, n: int) -> int:
-        """Return how many numbers are stored per sample."""
-        return 1 if self.is_coded else n - self.has_constant
-
     @abstractmethod
-    def vectors(self, columns: np.ndarray, n: int, scale: float) -> np.ndarray:
-        """Return the feature vectors (m, n) of stored numbers (m, n_columns), written out."""
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
+        """Return the feature vectors (m, n) of stored numbers (m, columns), written out.
 
-    @abstractmethod
-    def matrix(self, columns: np.ndarray, n: int, scale: float) -> sparse.csr_array:
+        `given` is the scale of the mode or, for a curve, its table.
+        """
+
+    def matrix(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> sparse.csr_array:
         """Return the same as a sparse matrix."""
+        return sparse.csr_array(self.vectors(columns, n, given))
 
 
 class Numeric(ModeKind):
@@ -49,11 +49,8 @@ class Numeric(ModeKind):
 
     number, has_constant, is_coded = NUMERIC, True, False
 
-    def vectors(self, columns: np.ndarray, n: int, scale: float) -> np.ndarray:
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
         return np.hstack([np.ones((len(columns), 1), columns.dtype), columns])
-
-    def matrix(self, columns: np.ndarray, n: int, scale: float) -> sparse.csr_array:
-        return sparse.csr_array(self.vectors(columns, n, scale))
 
 
 class Vector(ModeKind):
@@ -61,11 +58,25 @@ class Vector(ModeKind):
 
     number, has_constant, is_coded = VECTOR, False, False
 
-    def vectors(self, columns: np.ndarray, n: int, scale: float) -> np.ndarray:
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
         return columns.copy()
 
-    def matrix(self, columns: np.ndarray, n: int, scale: float) -> sparse.csr_array:
-        return sparse.csr_array(columns)
+
+class Curve(ModeKind):
+    """``(1 - t) P[c] + t P[c + 1]`` for the place c + t on the knots, P a table (knots, n).
+
+    Piecewise linear functions of a column, whatever their number: a sample is one number. The first
+    column of the table is 1. Without a table, P is the identity: hat functions.
+    """
+
+    number, has_constant, is_coded = CURVE, True, False
+
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
+        given = given if np.ndim(given) else np.eye(n)  # without a table: hat functions
+        place = columns[:, 0]
+        c = place.astype(np.int64)
+        t = (place - c)[:, None]
+        return (1 - t) * given[c] + t * given[np.minimum(c + 1, len(given) - 1)]
 
 
 class Index(ModeKind):
@@ -73,15 +84,15 @@ class Index(ModeKind):
 
     number, has_constant, is_coded = INDEX, False, True
 
-    def vectors(self, columns: np.ndarray, n: int, scale: float) -> np.ndarray:
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
         m = len(columns)
-        out = np.zeros((m, n), type(scale))
-        out[np.arange(m), columns[:, 0]] = scale
+        out = np.zeros((m, n), type(given))
+        out[np.arange(m), columns[:, 0]] = given
         return out
 
-    def matrix(self, columns: np.ndarray, n: int, scale: float) -> sparse.csr_array:
+    def matrix(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> sparse.csr_array:
         m = len(columns)
-        return sparse.csr_array((np.full(m, scale), (np.arange(m), columns[:, 0])), (m, n))
+        return sparse.csr_array((np.full(m, given), (np.arange(m), columns[:, 0])), (m, n))
 
 
 class Category(Index):
@@ -89,22 +100,22 @@ class Category(Index):
 
     number, has_constant, is_coded = CATEGORY, True, True
 
-    def vectors(self, columns: np.ndarray, n: int, scale: float) -> np.ndarray:
-        out = super().vectors(columns, n, scale)
+    def vectors(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> np.ndarray:
+        out = super().vectors(columns, n, given)
         out[:, 0] = 1
         return out
 
-    def matrix(self, columns: np.ndarray, n: int, scale: float) -> sparse.csr_array:
+    def matrix(self, columns: np.ndarray, n: int, given: float | np.ndarray) -> sparse.csr_array:
         is_level = columns[:, 0] > 0
-        levels = sparse.diags_array(is_level.astype(type(scale))) @ super().matrix(
-            columns, n, scale
+        levels = sparse.diags_array(is_level.astype(type(given))) @ super().matrix(
+            columns, n, given
         )
-        constant = super().matrix(np.zeros_like(columns), n, type(scale)(1))
+        constant = super().matrix(np.zeros_like(columns), n, type(given)(1))
         return sparse.csr_array(constant + levels)
 
 
 KINDS: tuple[ModeKind, ...] = tuple(
-    sorted((Numeric(), Vector(), Category(), Index()), key=lambda kind: kind.number)
+    sorted((Numeric(), Vector(), Category(), Index(), Curve()), key=lambda kind: kind.number)
 )
 _IS_CODED = np.array([kind.is_coded for kind in KINDS])
 _HAS_CONSTANT = np.array([kind.has_constant for kind in KINDS])
@@ -121,10 +132,12 @@ class Modes:
         Positions in `KINDS`.
     scales : array (d,) of float64
         Of the one-hot parts of coded modes; 1 for others.
+    tables : tuple of d arrays (knots, n), or None
+        Those of curves; None for other modes, or if there are no curves at all.
 
     Attributes
     ----------
-    is_coded, has_constant : boolean arrays (d,)
+    is_coded, has_constant, is_curve : boolean arrays (d,)
         Of the modes' kinds.
     n_columns : integer array (d,)
         How many numbers, or codes, each mode has per sample.
@@ -132,13 +145,26 @@ class Modes:
         The first column of each mode among the numbers, or among the codes.
     """
 
-    def __init__(self, shape: tuple[int, ...], kinds: np.ndarray, scales: np.ndarray):
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        kinds: np.ndarray,
+        scales: np.ndarray,
+        tables: tuple[np.ndarray | None, ...] | None = None,
+    ):
         self.shape, self.kinds, self.scales = shape, kinds, scales
+        self.tables = (None,) * len(shape) if tables is None else tables
         self.is_coded, self.has_constant = _IS_CODED[kinds], _HAS_CONSTANT[kinds]
-        self.n_columns = np.where(self.is_coded, 1, np.array(shape) - self.has_constant)
+        self.is_curve = kinds == CURVE
+        n_functions = np.array(shape) - self.has_constant
+        self.n_columns = np.where(self.is_coded | self.is_curve, 1, n_functions)
         widths = np.where(self.is_coded, 0, self.n_columns)
         numbers_before, codes_before = np.cumsum(widths) - widths, np.cumsum(self.is_coded)
         self.columns = np.where(self.is_coded, codes_before - 1, numbers_before)
+        self._panels: dict = {}
+
+    def __reduce__(self):
+        return Modes, (self.shape, self.kinds, self.scales, self.tables)
 
     @classmethod
     def alike(cls, kind: type[ModeKind], shape: Sequence[int], scales: ArrayLike = 1.0) -> "Modes":
@@ -154,6 +180,7 @@ class Modes:
             sum((part.shape for part in parts), ()),
             np.concatenate([part.kinds for part in parts]),
             np.concatenate([part.scales for part in parts]),
+            sum((part.tables for part in parts), ()),
         )
 
     def kind(self, k: int) -> ModeKind:
@@ -182,19 +209,67 @@ class Modes:
             values.reshape(-1), codes.reshape(-1), values.shape[2], values.shape[1], codes.shape[1],
         )  # fmt: skip
 
+    def table_panels(self, dtype: DTypeLike) -> TablePanels:
+        """Return the tables as sweeps take them; made once, for all batches with these modes."""
+        if dtype not in self._panels:
+            self._panels[dtype] = make_table_panels(self.tables, dtype)
+        return self._panels[dtype]
+
     def stored(self, arrays: Batch, m: int, k: int) -> np.ndarray:
         """Return the numbers or codes of mode k, (m, columns)."""
         values, codes = packing.views(arrays, m)
         blocks, start = codes if self.is_coded[k] else values, self.columns[k]
         return packing.unpack(blocks[:, start : start + self.n_columns[k]], m)
 
+    def vectors(self, arrays: Batch, m: int, k: int, as_matrix: bool = False):
+        """Return the feature vectors of mode k, (m, n), dense or as a sparse matrix."""
+        kind, stored = self.kind(k), self.stored(arrays, m, k)
+        given = arrays.scales[k] if self.tables[k] is None else self.tables[k]
+        return (kind.matrix if as_matrix else kind.vectors)(stored, self.shape[k], given)
+
     def scaled(self, factor: float) -> "Modes":
-        """Return the modes with the levels of categories multiplied by a factor."""
+        """Return the modes with levels of categories and functions of curves times a factor."""
         is_scaled = self.is_coded & self.has_constant
-        return Modes(self.shape, self.kinds, np.where(is_scaled, factor, 1) * self.scales)
+        tables = [
+            table if table is None else np.hstack([table[:, :1], factor * table[:, 1:]])
+            for table in self.tables
+        ]
+        scales = np.where(is_scaled, factor, 1) * self.scales
+        return Modes(self.shape, self.kinds, scales, tuple(tables))
+
+    def with_functions(self, scales: Sequence[np.ndarray | None]) -> "Modes":
+        """Return the modes with fewer functions of curves, times scales.
+
+        Parameters
+        ----------
+        scales : sequence of d arrays or None
+            Of the first functions of a curve; the others are dropped. None leaves a mode as it is.
+        """
+        tables = [
+            table if given is None else table[:, : len(given) + 1] * np.append(1.0, given)
+            for table, given in zip(self.tables, scales, strict=True)
+        ]
+        shape = [
+            n if table is None else table.shape[1]
+            for n, table in zip(self.shape, tables, strict=True)
+        ]
+        return Modes(tuple(shape), self.kinds, self.scales, tuple(tables))
+
+    def on_knots(self) -> "Modes":
+        """Return the modes with hat functions, one for each knot, as the functions of curves."""
+        shape = [
+            n if table is None else len(table)
+            for n, table in zip(self.shape, self.tables, strict=True)
+        ]
+        return Modes(tuple(shape), self.kinds, self.scales)
+
+    def written_out(self) -> "Modes":
+        """Return the modes with numbers for curves."""
+        return Modes(self.shape, np.where(self.is_curve, NUMERIC, self.kinds), self.scales)
 
     def factors(self, factor: float) -> np.ndarray:
-        """Return the factor of each column of values: 1 where a mode has no constant."""
+        """Return the factor of each column of values: 1 for curves and modes without a constant."""
         is_number = ~self.is_coded
-        factors = np.where(self.has_constant, factor, 1.0)[is_number]
+        is_scaled = self.has_constant & ~self.is_curve
+        factors = np.where(is_scaled, factor, 1.0)[is_number]
         return np.repeat(factors, self.n_columns[is_number])

@@ -16,6 +16,7 @@ from .feature_map import ColumnMap, FeatureMap
 from .function_map import FunctionMap
 from .functions import Basis, Legendre, Polynomial, Spline, Trigonometric
 from .mixtures import Auto, PerColumn
+from .smooth import Smooth
 
 __all__ = [
     "Auto",
@@ -29,6 +30,7 @@ __all__ = [
     "Legendre",
     "PerColumn",
     "Polynomial",
+    "Smooth",
     "Spline",
     "Trigonometric",
 ]

@@ -31,6 +31,7 @@ class FittedColumn(ABC):
     """
 
     kind: ModeKind
+    table: np.ndarray | None = None  # of a curve, see `data.modes.Curve`
 
     def __init__(self, name: str, slot_names: list[str], scale: float):
         self.name, self.slot_names, self.scale = name, slot_names, scale
@@ -91,6 +92,7 @@ class FittedColumns:
             tuple(len(column.slot_names) for column in columns),
             np.array([column.kind.number for column in columns], np.int64),
             np.array([column.scale if column.kind.is_coded else 1.0 for column in columns]),
+            tuple(column.table for column in columns),
         )
         affine = [column.affine() for column in columns]
         # If each column is one affine function, the rows are read as one matrix.
@@ -120,7 +122,7 @@ class FittedColumns:
             for fitted, column in zip(self.columns, table, strict=True):
                 fitted.check(column)
 
-    def encode(self, table: Table) -> RankOneBatch:
+    def encode(self, table: Table, device: str | None = None) -> RankOneBatch:
         """Return the rank-1 tensors of the rows of a table, in O(number of slots) per row.
 
         A level that was not seen in training counts as missing. Missing values are the constant
@@ -133,7 +135,7 @@ class FittedColumns:
             values, codes = self._stored(table, False), self._stored(table, True)
         with np.errstate(all="ignore"):  # what is not finite is refused, by name
             arrays = self.modes.pack(values, codes, m, np.float64)
-        return RankOneBatch.from_arrays(self.modes, arrays, m)
+        return RankOneBatch.from_arrays(self.modes, arrays, m, device)
 
     def _stored(self, table, is_coded):
         """Yield what a batch stores of the columns that are kept as codes, or of the others."""

@@ -68,6 +68,11 @@ class FeatureMap(BaseEstimator):
         is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
         self.check_parameter(name, is_integer and value >= least, f"an integer of at least {least}")
 
+    def check_clip(self) -> None:
+        is_share = isinstance(self.clip, numbers.Real) and not isinstance(self.clip, bool)
+        is_share = is_share and 0 <= self.clip < 0.5
+        self.check_parameter("clip", is_share, "at least 0 and less than 0.5")
+
     def check_flag(self, name: str) -> None:
         is_flag = isinstance(getattr(self, name), (bool, np.bool_))
         self.check_parameter(name, is_flag, "True or False")

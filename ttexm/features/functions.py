@@ -9,6 +9,7 @@ from scipy.interpolate import BSpline
 from sklearn.preprocessing import SplineTransformer
 
 from .function_map import FunctionMap
+from .quantiles import clipped_range, distinct_values
 
 
 class Polynomial(FunctionMap):
@@ -20,6 +21,9 @@ class Polynomial(FunctionMap):
     standardize : bool
         Whether to shift and scale each column first: to -1 and 1 if it has just two values, else to
         mean 0 and standard deviation 1.
+    clip : float, default=0
+        Share of the rows at either end whose values are taken as the quantile there, in training as
+        in predictions. (A product of powers is huge at outliers.)
     order_scale : float
         Multiplies every function but the constant.
 
@@ -32,10 +36,17 @@ class Polynomial(FunctionMap):
            [1., 0., 0.]])
     """
 
-    def __init__(self, degree: int = 1, standardize: bool = False, order_scale: float = 1.0):
+    def __init__(
+        self,
+        degree: int = 1,
+        standardize: bool = False,
+        clip: float = 0.0,
+        order_scale: float = 1.0,
+    ):
         super().__init__(order_scale)
         self.degree = degree
         self.standardize = standardize
+        self.clip = clip
 
     @property
     def is_relative(self) -> bool:
@@ -45,28 +56,39 @@ class Polynomial(FunctionMap):
         super().check_parameters()
         self.check_count("degree", 1)
         self.check_flag("standardize")
+        self.check_clip()
 
     def learn(self, x: np.ndarray, weights: np.ndarray, name: str) -> dict[str, Any]:
+        limits = {"low": -math.inf, "high": math.inf}
+        if self.clip > 0:
+            low, high = clipped_range(*distinct_values(x, weights), self.clip)
+            x, limits = np.clip(x, low, high), {"low": low, "high": high}
         if not self.standardize:
-            return {"center": 0.0, "spread": 1.0}
+            return {"center": 0.0, "spread": 1.0} | limits
         low, high = x.min(), x.max()
         if ((x == low) | (x == high)).all():
             center, spread = low / 2 + high / 2, high / 2 - low / 2
         else:
             center = np.average(x, weights=weights)
             spread = np.sqrt(np.average((x - center) ** 2, weights=weights))
-        return {"center": float(center), "spread": float(spread) if spread > 0 else 1.0}
+        spread = float(spread) if spread > 0 else 1.0
+        return {"center": float(center), "spread": spread} | limits
 
-    def evaluate(self, x: np.ndarray, name: str, center: float, spread: float) -> np.ndarray:
+    def evaluate(
+        self, x: np.ndarray, name: str, center: float, spread: float, low: float, high: float
+    ) -> np.ndarray:
+        x = np.clip(x, low, high)
         return ((x - center) / spread)[:, None] ** np.arange(1, self.degree + 1)
 
     def function_names(self, name: str, **learned: Any) -> list[str]:
         return [name, *(f"{name}^{power}" for power in range(2, self.degree + 1))]
 
-    def affine(self, center: float, spread: float) -> tuple[float, float] | None:
-        return (center, spread) if self.degree == 1 else None
+    def affine(self, center: float, spread: float, **limits: float) -> tuple[float, float] | None:
+        return (center, spread) if self.degree == 1 and self.clip == 0 else None
 
-    def units(self, n: int, exponent: int, center: float, spread: float) -> np.ndarray:
+    def units(
+        self, n: int, exponent: int, center: float, spread: float, **limits: float
+    ) -> np.ndarray:
         # ((x - c) / b)^j = sum_i binomial(j, i) (-c / b)^(j - i) b^-i x^i, b in the units of x.
         units, spread_in_units = np.zeros((n, n + 1)), np.ldexp(spread, exponent)
         with np.errstate(over="ignore"):  # x^2 of a column of 1e200 has a weight of 0

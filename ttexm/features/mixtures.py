@@ -9,18 +9,20 @@ from ..data.table import Table
 from .categories import Categorical
 from .feature_map import ColumnMap, FeatureMap
 from .functions import Polynomial
+from .smooth import Smooth
 
 
 class Auto(FeatureMap):
-    """Categories and numbers by the types of the columns.
+    """Categories and numbers by the types of the columns: `Categorical` and `Smooth`.
 
     Parameters
     ----------
     categorical_features : "from_dtype", None, or array-like of bool, int or str
         Which columns are categories: those that a data frame says are (pandas' category, polars'
         Categorical and Enum) and all columns of strings; none; a mask, positions, or names.
-    degree : int
-        Of the polynomials of the other columns, which are standardised.
+    degree : int, optional
+        If given, numeric columns are polynomials of this degree instead of smooth curves: they are
+        standardised, and clipped to the quantiles .005 and .995.
     order_scale : float
         Multiplies every function but the constant.
     """
@@ -28,7 +30,7 @@ class Auto(FeatureMap):
     def __init__(
         self,
         categorical_features: str | Sequence | None = "from_dtype",
-        degree: int = 1,
+        degree: int | None = None,
         order_scale: float = 1.0,
     ):
         super().__init__(order_scale)
@@ -37,11 +39,14 @@ class Auto(FeatureMap):
 
     def check_parameters(self) -> None:
         super().check_parameters()
-        self.check_count("degree", 1)
+        if self.degree is not None:
+            self.check_count("degree", 1)
 
     def assign(self, table: Table) -> list[tuple[ColumnMap, float]]:
         self.check_parameters()
-        category, number = Categorical(), Polynomial(self.degree, standardize=True)
+        category, number = Categorical(), Smooth()
+        if self.degree is not None:
+            number = Polynomial(self.degree, standardize=True, clip=number.clip)
         return [
             (category if is_category else number, self.order_scale)
             for is_category in _find_categories(self.categorical_features, table)

@@ -13,7 +13,7 @@ import numpy as np
 from . import formulas, schedule
 from .compilation import inner, kernel
 from .dense import add_transposed_product, copy, fill, normalize, product
-from .layout import INDEX, NUMERIC, VECTOR, Batch, Train
+from .layout import CURVE, INDEX, NUMERIC, VECTOR, Batch, Train
 from .tiles import GROUP, TILE_BYTES, absorb_tiles, element, itemsize, lookup_tile, pointer, shift
 
 _pair_2, _pair_1 = absorb_tiles(2, slots=2), absorb_tiles(1, slots=2)
@@ -55,7 +55,7 @@ def pointers(batch):
 def features(batch, k, s0):
     """The feature vectors of mode k in the block that begins with sample s0."""
     kind, stride = batch.kinds[k], batch.stride
-    is_numeric = kind in (NUMERIC, VECTOR)
+    is_numeric = kind in (NUMERIC, VECTOR, CURVE)
     n_columns = batch.n_values if is_numeric else batch.n_codes
     here = (s0 // stride * n_columns + batch.columns[k]) * stride + s0 % stride
     x, codes = shift(batch.values, here * is_numeric), shift(batch.codes, here * (not is_numeric))
@@ -151,6 +151,30 @@ def absorb(G, n, r0, r1, identity, phi, v, row, width, out):
 
 
 @inner
+def _absorb_curve(G, n, r0, r1, x, v, row, count, out, scratch, codes):
+    """out_s = v_s ((1 - t_s) G[c_s] + t_s G[c_s + 1]) for the places x_s = c_s + t_s on n knots.
+
+    O(r0 r1) per sample. Scratch: (r0 + 1) row elements, and `count` codes, rounded up to GROUP.
+    """
+    width = (count + GROUP - 1) // GROUP * GROUP
+    t, weighted, one = scratch, shift(scratch, row), element(v, 1)
+    for s in range(width):
+        codes[s] = min(max(np.int32(x[s]), 0), n - 1)
+        t[s] = x[s] - codes[s]
+    fill(out, r1 * row, 0)
+    for a in range(r0):
+        for s in range(width):
+            weighted[a * row + s] = (one - t[s]) * v[a * row + s]
+    _absorb_codes(G, r0, r1, codes, one, one, weighted, row, width, out)
+    for s in range(width):
+        codes[s] = min(codes[s] + 1, n - 1)
+    for a in range(r0):
+        for s in range(width):
+            weighted[a * row + s] = t[s] * v[a * row + s]
+    _absorb_codes(G, r0, r1, codes, one, one, weighted, row, width, out)
+
+
+@inner
 def rescale(v, r, row, count, exponents, peaks):
     """Move powers of two from partial products that left the middle range to their exponents.
 
@@ -201,14 +225,14 @@ def left_sweep(train, identity, batch, span, period, mantissas, exponents, work)
 
     An open train leaves its last rank K open: mantissas is (m, K), flat, with one exponent per
     sample.
-    O(d n r^2 + r K) per sample. Scratch: work, of (2 max(r) + 1) block elements.
+    O(d n r^2 + r K) per sample. Scratch: work, of (3 max(r) + 1) block elements.
     """
     train, batch = Train(*train), Batch(*batch)
     start, stop, block = span
     n_modes, n_outputs = len(batch.kinds), train.ranks[len(train.sizes)]
     room = train.rank * block
     v, columns = pointer(work), pointers(batch)
-    out, peaks = shift(v, room), shift(v, 2 * room)
+    out, peaks, codes = shift(v, room), shift(v, 2 * room), np.empty(block, np.int32)
     for s0 in range(start, stop, block):
         count = min(block, stop - s0)
         width = round_to_tiles(count, work.itemsize)
@@ -218,8 +242,11 @@ def left_sweep(train, identity, batch, span, period, mantissas, exponents, work)
         for k in range(len(train.sizes)):
             G, n = shift(pointer(train.data), train.offsets[k]), train.sizes[k]
             r0, r1 = train.ranks[k], train.ranks[k + 1]
-            if k < n_modes:
-                absorb(G, n, r0, r1, identity[k], features(columns, k, s0), v, block, width, out)
+            phi = features(columns, min(k, n_modes - 1), s0)
+            if k < n_modes and phi.kind == CURVE:
+                _absorb_curve(G, n, r0, r1, phi.x, v, block, count, out, peaks, pointer(codes))
+            elif k < n_modes:
+                absorb(G, n, r0, r1, identity[k], phi, v, block, width, out)
             else:
                 _absorb_constant(G, r0, r1, v, block, width, out)
             v, out = out, v
@@ -240,7 +267,7 @@ def contract(
 
     def task(first, last):
         span = first * block, min(last * block, m), block
-        with schedule.scratch("rows", (2 * r + 1) * block, dtype) as work:
+        with schedule.scratch("rows", (3 * r + 1) * block, dtype) as work:
             left_sweep(arrays, identity, batch, span, period, mantissas, exponents, work)
 
     schedule.run(task, -(-m // block), 2 * m * len(train.data))

@@ -108,6 +108,15 @@ def energy(a, n):
 
 
 @inner
+def inner_product(a, b, n):
+    """<a, b>."""
+    total = 0.0
+    for i in range(n):
+        total += a[i] * b[i]
+    return total
+
+
+@inner
 def scale_by_power(a, n, exponent):
     """a <- a 2^exponent, in steps, as the power itself may overflow."""
     exponent = max(-5000, min(5000, exponent))  # either bound is beyond the range of any number

@@ -18,6 +18,7 @@ NUMERIC = 0  # (1, v_1, .., v_{n-1}), v from `values`
 VECTOR = 1  # (v_0, .., v_{n-1}), v from `values`
 CATEGORY = 2  # e_0 + scale e_c, c from `codes`; c = 0 gives e_0 alone
 INDEX = 3  # scale e_c, c from `codes`
+CURVE = 4  # (1 - t) e_c + t e_{c + 1}, c + t from `values`; only `contract` and `runs` know it
 
 # Samples are padded to a multiple of this, the widest register tile (float32 at 512 bits).
 PADDING = 48

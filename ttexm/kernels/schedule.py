@@ -155,7 +155,7 @@ def run(task, n_items: int, flops: float) -> None:
     does everything.
     """
     global _pool
-    n = min(_n_threads, n_items) if flops > PARALLEL_FLOPS else 1
+    n = min(_n_threads, n_items) if flops > PARALLEL_FLOPS and not _kept.is_beside else 1
     pool = _pool
     if n > 1 and (pool is None or pool.n_workers < n - 1):
         pool = _pool = _make_pool(n - 1)
@@ -190,6 +190,27 @@ def run(task, n_items: int, flops: float) -> None:
         other.result()
 
 
+def run_side_by_side(tasks: list) -> list:
+    """Return the results of independent tasks, each on one thread of its own.
+
+    What a task computes in parallel it computes alone: the other threads have tasks as well.
+    """
+    results = [None] * len(tasks)
+
+    def run_some(first, last):
+        was_beside, _kept.is_beside = _kept.is_beside, True
+        try:
+            for j in range(first, last):
+                results[j] = tasks[j]()
+        finally:
+            _kept.is_beside = was_beside
+
+    if len(tasks) == 1:
+        return [tasks[0]()]
+    run(run_some, len(tasks), np.inf)
+    return results
+
+
 def _after_fork_in_child():
     """Forget the pool: of all threads, only the one that forked exists in the child."""
     global _pool
@@ -206,6 +227,7 @@ if hasattr(os, "register_at_fork"):
 class _Kept(threading.local):
     def __init__(self):
         self.arrays = {}
+        self.is_beside = False  # whether the thread runs one of several tasks side by side
 
 
 _kept = _Kept()

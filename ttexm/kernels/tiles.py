@@ -196,13 +196,16 @@ class Emitter:
         return results
 
 
-def absorb_tiles(columns, vectors=VECTORS, lanes=None, slots=1, weighted=True, based=True):
+def absorb_tiles(
+    columns, vectors=VECTORS, lanes=None, slots=1, weighted=True, based=True, halved=False
+):
     """Tiles of `columns` outputs by `vectors` vectors of samples: `groups` of them by all samples.
 
     One slot: out = base + w acc_0; unweighted: w = 1; not based: base = 0. Two slots:
     out = acc_0 + w acc_1. Row j of `out` and `base` starts at j * row, row l of `v` at l * v_row; g
     is read at l * depth_stride + j * column_stride, for the second slot `slot_stride` further.
-    Takes samples as long as a whole tile of them fits into `width`.
+    Takes samples as long as a whole tile of them fits into `width`. Vectors have the given number
+    of lanes, or the machine's own width; halved: half of that.
     """
 
     @intrinsic
@@ -218,7 +221,9 @@ def absorb_tiles(columns, vectors=VECTORS, lanes=None, slots=1, weighted=True, b
                 :11
             ]
             groups, width = args[11:]
-            emit = Emitter(context, builder, signature.args[0].dtype, lanes)
+            dtype = signature.args[0].dtype
+            n_lanes = VECTOR_BYTES * 4 // dtype.bitwidth if halved else lanes
+            emit = Emitter(context, builder, dtype, n_lanes)
             places = [(i, j) for i in range(slots) for j in range(columns)]
 
             def tile(out, base, v, g, w):

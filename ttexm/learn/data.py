@@ -4,10 +4,13 @@ from functools import cached_property
 
 import numpy as np
 
-from ..data import rows
 from ..data.batch import RankOneBatch
+from ..kernels.layout import NUMERIC
 from ..tt.tensor import TTTensor
+from .bases import ROUGH, Basis
+from .designs import AdditiveDesign
 from .initialize import Additive, fit_additive
+from .linear import EXACT
 from .losses import Loss
 from .objective import Objective
 
@@ -21,7 +24,7 @@ class Data:
     Parameters
     ----------
     batch : RankOneBatch
-        Features of the rows, at order scale 1; predictions are computed on its device.
+        Features of the rows, all functions at order scale 1.
     y : array (m,) or (m, n_outputs)
         Targets, as the loss takes them.
     weights : array (m,)
@@ -31,6 +34,8 @@ class Data:
         Hashes of the features, equal for equal ones; by default all rows differ.
     n_values : array (d,), optional
         How many distinct values each column of the table has.
+    device : {"cpu", "cuda"}
+        Where training and predictions are computed.
     """
 
     def __init__(
@@ -41,11 +46,14 @@ class Data:
         loss: Loss,
         keys: np.ndarray | None = None,
         n_values: np.ndarray | None = None,
+        device: str = "cpu",
     ):
-        self.batch, self.y, self.weights, self.loss = batch, y, weights, loss
+        self.batch, self.y, self.weights, self.loss = batch.to("cpu"), y, weights, loss
         self.keys = np.arange(len(batch), dtype=np.uint64) if keys is None else keys
-        self.n_values = n_values
-        self._scaled: tuple[float, RankOneBatch] | None = None  # the batch that was last asked for
+        self.n_values, self.device = n_values, device
+        self._modes: dict = {}  # of the batches of each basis and order scale
+        self._features: tuple = None, None  # the batch that was last asked for
+        self._designs: dict = {}  # of the additive models of each basis
 
     def __len__(self) -> int:
         return len(self.batch)
@@ -82,67 +90,101 @@ class Data:
 
     def take(self, chosen: np.ndarray, weights: np.ndarray | None = None) -> "Data":
         """Return some of the rows, with other weights if they are given."""
-        # By the host: all of the rows may not be wanted on the device, or only for a while.
-        batch = self.batch.to("cpu")[chosen].to(self.batch.device)
-        weights = self.weights[chosen] if weights is None else weights
-        return Data(batch, self.y[chosen], weights, self.loss, self.keys[chosen], self.n_values)
-
-    def merged(self) -> "Data":
-        """Return the distinct rows (of features and target), see `data.rows.merge`."""
-        return self.take(*rows.merge(self.keys, self.y, self.weights))
-
-    def training_set(self, order_scale: float, alpha: float) -> "TrainingSet":
-        """Return the rows as solvers take them."""
-        return TrainingSet(self.features(order_scale), self.objective(alpha))
+        taken = Data(
+            self.batch[chosen], self.y[chosen],
+            self.weights[chosen] if weights is None else weights,
+            self.loss, self.keys[chosen], self.n_values, self.device,
+        )  # fmt: skip
+        taken._modes = self._modes  # the same for all rows, and large
+        return taken
 
     def objective(self, alpha: float) -> Objective:
         return Objective(self.loss, self.y, self.weights, alpha)
 
-    def features(self, order_scale: float) -> RankOneBatch:
-        """Return the batch at an order scale; several outputs are its last mode.
+    def features(self, basis: Basis = ROUGH, order_scale: float = 1.0) -> RankOneBatch:
+        """Return the features of a basis at an order scale, each row once, on the device.
 
-        The batch of the last order scale is kept, as it is large and mostly asked for again.
+        The last one is kept: it may have been copied to a device, and is mostly asked for again.
         """
-        if self._scaled is None or self._scaled[0] != order_scale:
-            self._scaled = None
-            scaled = self.batch.scaled(order_scale) if order_scale != 1 else self.batch
-            self._scaled = order_scale, with_outputs(scaled, self.y)
-        return self._scaled[1]
+        key = basis, order_scale
+        if self._features[0] != key:
+            batch = self.batch
+            if (batch.modes.kinds == NUMERIC).any():  # whose numbers are scaled themselves
+                batch = batch.with_modes(basis.modes(batch.modes)).scaled(order_scale)
+            else:
+                if key not in self._modes:
+                    self._modes[key] = basis.modes(batch.modes, order_scale)
+                batch = batch.with_modes(self._modes[key])
+            self._features = key, batch.to(self.device)
+        return self._features[1]
 
     # -- models --------------------------------------------------------------------------------
 
-    def predict(self, W: TTTensor, order_scale: float) -> np.ndarray:
+    def predict(self, W: TTTensor, basis: Basis, order_scale: float) -> np.ndarray:
         """Return the raw predictions of a weight tensor, of the shape of y."""
-        return W.contract(self.features(order_scale)).reshape(self.y.shape)
+        return W.contract(self.features(basis, order_scale))
 
-    def losses(self, W: TTTensor, order_scale: float) -> np.ndarray:
-        """Return the loss of each row, (m,); infinite where it overflows."""
+    def losses_of(self, f: np.ndarray) -> np.ndarray:
+        """Return the loss of each row for raw predictions, (m,); infinite where it overflows."""
         with np.errstate(over="ignore", invalid="ignore"):
-            losses = self.loss.value(self.y, self.predict(W, order_scale))
-            losses = losses.reshape(len(self), -1).sum(axis=1)
+            losses = self.loss.value(self.y, f).reshape(len(self), -1).sum(axis=1)
         return np.where(np.isfinite(losses), losses, np.inf)
 
-    def score(self, W: TTTensor, order_scale: float) -> float:
+    def score(self, W: TTTensor, basis: Basis, order_scale: float) -> float:
         """Return the weighted mean of the loss, without the penalty."""
-        return float(np.average(self.losses(W, order_scale), weights=self.weights))
+        losses = self.losses_of(self.predict(W, basis, order_scale))
+        return float(np.average(losses, weights=self.weights))
 
-    def value(self, W: TTTensor, order_scale: float, alpha: float) -> float:
+    def value(self, W: TTTensor, basis: Basis, order_scale: float, alpha: float) -> float:
         """Return the objective: the mean loss and the penalty."""
-        return self.objective(alpha).value(self.predict(W, order_scale), W.norm() ** 2)
+        f = self.predict(W, basis, order_scale)
+        return self.objective(alpha).value(f, W.norm() ** 2)
 
-    def linear(self, alpha: float) -> Additive:
-        """Return the linear model, at order scale 1."""
-        return fit_additive(self.batch, self.objective(alpha))
+    def additive(
+        self,
+        basis: Basis,
+        alpha: float,
+        start: Additive | None = None,
+        tolerance: float = EXACT,
+    ) -> Additive:
+        """Return the additive model of a basis, at order scale 1."""
+        return fit_additive(self._design(basis), self.objective(alpha), start, tolerance)
 
-    def rescaled(self, W: TTTensor, factor: float) -> TTTensor:
-        """Return the weights of the same model for functions that are multiplied by a factor."""
-        if factor == 1:
-            return W
+    def predict_additive(self, model: Additive, basis: Basis) -> np.ndarray:
+        """Return the raw predictions of an additive model, of the shape of y."""
+        return self._design(basis).predict(model.weights, model.intercept)
+
+    def _design(self, basis) -> AdditiveDesign:
+        if basis not in self._designs:
+            self._designs[basis] = AdditiveDesign(self.features(basis).to("cpu"))
+        return self._designs[basis]
+
+    def to_plain(self, W: TTTensor, basis: Basis, order_scale: float) -> TTTensor:
+        """Return the same model as weights of all functions, at order scale 1."""
         cores = W.to_cores()
-        for k, core in enumerate(cores[: self.batch.ndim]):
-            if self.batch.has_constant(k):
-                core[:, 1:] /= factor
+        for k, factors in enumerate(self._factors(basis, order_scale)):
+            core = cores[k] * factors[:, None]
+            n = self.batch.shape[k]
+            cores[k] = np.pad(core, ((0, 0), (0, n - core.shape[1]), (0, 0)))
         return TTTensor(cores)
+
+    def from_plain(self, W: TTTensor, basis: Basis, order_scale: float) -> TTTensor:
+        """Return weights of a basis at an order scale; functions it does not have are dropped."""
+        cores = W.to_cores()
+        for k, factors in enumerate(self._factors(basis, order_scale)):
+            cores[k] = cores[k][:, : len(factors)] / factors[:, None]
+        return TTTensor(cores)
+
+    def _factors(self, basis, order_scale):
+        """Yield for each mode the factors of its slots."""
+        modes = self.batch.modes
+        scales = basis.scales(modes)
+        for k, n in enumerate(modes.shape):
+            functions = np.ones(n - 1) if scales[k] is None else scales[k]
+            if modes.has_constant[k]:
+                yield np.append(1.0, order_scale * functions)
+            else:
+                yield np.ones(n)
 
 
 class TrainingSet:
@@ -179,10 +221,14 @@ class TrainingSet:
 
 
 def with_outputs(batch: RankOneBatch, y: np.ndarray) -> RankOneBatch:
-    """Return each sample once for each output of y, which is the index of a last mode."""
-    if y.ndim == 1:
+    """Return each row once for each output of y, which is the index of a last mode.
+
+    A batch that has them already, or a single output, is returned as it is.
+    """
+    if y.ndim == 1 or len(batch) != len(y):
         return batch
     m, n_outputs = y.shape
     outputs = np.tile(np.arange(n_outputs), m)[:, None]
     indices = RankOneBatch.from_indices(outputs, (n_outputs,), batch.dtype).to(batch.device)
-    return RankOneBatch.join([batch[np.repeat(np.arange(m), n_outputs)], indices])
+    rows = batch.written_out()[np.repeat(np.arange(m), n_outputs)]
+    return RankOneBatch.join([rows, indices])

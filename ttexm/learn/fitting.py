@@ -1,7 +1,7 @@
-"""A fit from end to end: choose the settings, find a start, train, and compare with linear models.
+"""A fit from end to end: choose the settings, train one or several models, and average them.
 
-Weight tensors are given and returned at order scale 1. Training itself is at the order scale of the
-settings, where the penalty is ``|W|^2``.
+Weight tensors are given and returned as weights of all functions at order scale 1. Training itself
+is with the functions of a basis, at the order scale of the settings, where the penalty is |W|^2.
 """
 
 import math
@@ -13,13 +13,14 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..tt.tensor import TTTensor
 from . import initialize
-from .data import Data
+from .bases import ALL_FUNCTIONS, LINEAR, ROUGH, has_curves
+from .data import Data, with_outputs
 from .selection.candidate import Candidate, Selected
 from .selection.folds import hold_out
 from .selection.plan import PLAN, SearchPlan
 from .selection.screening import screen
-from .selection.search import Search, possible_ranks
-from .selection.validation import Validation, initial_point, precision
+from .selection.search import Given, Search, possible_ranks, spread_starts
+from .selection.validation import Validation
 from .solvers import registry
 from .solvers.base import Solver
 from .solvers.riemannian import Riemannian
@@ -47,8 +48,19 @@ class FitOptions:
     validation_fraction: float = 0.1
     n_iter_no_change: int = 5
     init: str | TTTensor = "auto"
+    time_limit: float | None = None
     verbose: bool = False
     plan: SearchPlan = field(default=PLAN)
+
+    @property
+    def is_default(self) -> bool:
+        """Whether training is what the search validates: sweeps from an additive model."""
+        return self.solver in registry.SWEEPS and self.init in ("auto", "screened")
+
+    @property
+    def is_searched(self) -> bool:
+        """Whether all settings are searched for, so that models may be averaged."""
+        return self.is_default and self.rank is self.alpha is self.order_scale is None
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,17 +70,20 @@ class Fitted:
     Attributes
     ----------
     weights : TTTensor
-        Weights at order scale 1.
+        Weights of all functions, at order scale 1.
     selected : Selected
-        The settings.
+        The settings; of the model with the largest weight, if several are averaged.
+    averaged : list of Selected
+        The settings of all models that are averaged.
     tried : list of Selected
-        All settings that were validated on all folds, in the order of the search.
+        All settings that were validated, in the order of the search.
     history : list of Record
         The iterations of the training.
     """
 
     weights: TTTensor
     selected: Selected
+    averaged: list[Selected]
     tried: list[Selected]
     history: list[Record]
 
@@ -89,9 +104,13 @@ def fit(
     """
     _check_init(data, options)
     data, held_out = _split(data, options, rng, held_out)
-    candidate, tried = _choose(data, options, rng)
-    W, linear, candidate = _find_start(data, options, candidate, rng)
-    return _finish(data, options, candidate, W, rng, held_out, linear, tried)
+    members, tried = _choose(data, options, rng)
+    candidate = members[0][1]
+    is_validated = bool(candidate.losses)
+    if held_out is None and is_validated and options.is_searched:
+        return _train_average(data, options, members, tried, rng)
+    W, additive, candidate = _find_start(data, options, candidate, rng)
+    return _finish(data, options, candidate, W, rng, held_out, additive, tried)
 
 
 def refit(
@@ -103,35 +122,38 @@ def refit(
 ) -> Fitted:
     """Go on from the last fit, with its settings unless others are given (warm start)."""
     data, held_out = _split(data, options, rng, held_out)
-    s = last.selected.order_scale
-    alpha = last.selected.alpha if options.alpha is None else options.alpha
-    rank = last.weights.rank if options.rank is None else options.rank
-    candidate = Candidate(alpha * data.size / s**2, s, rank, options.max_iter)
-    W = _widened(data, last.weights, s, rank, options.plan, rng)
+    candidate = _settings_of(last, options, data)
+    W = _widened(data, last.weights, candidate, options.plan, rng)
     fitted = _finish(data, options, candidate, W, rng, held_out)
-    kept = replace(last.selected, alpha=alpha, rank=fitted.weights.rank)
-    return replace(fitted, selected=kept, tried=last.tried)
+    kept = replace(
+        last.selected, alpha=candidate.alpha(data.size), rank=fitted.weights.rank, weight=1.0
+    )
+    return replace(fitted, selected=kept, averaged=[kept], tried=last.tried)
 
 
 def widen(data: Data, options: FitOptions, rng: np.random.Generator, last: Fitted) -> Fitted:
     """Raise the rank to the given one, or to the lowest of the search, for rows that follow."""
-    s = last.selected.order_scale
-    rank = max(last.weights.rank, options.plan.ranks[0]) if options.rank is None else options.rank
-    W = _widened(data, last.weights, s, rank, options.plan, rng)
-    return replace(last, weights=data.rescaled(W, 1 / s))
+    candidate = _settings_of(last, options, data)
+    least = options.plan.least_rank
+    rank = max(last.weights.rank, least) if options.rank is None else options.rank
+    candidate = replace(candidate, rank=rank)
+    W = _widened(data, last.weights, candidate, options.plan, rng)
+    return replace(last, weights=data.to_plain(W, candidate.basis, candidate.order_scale))
 
 
 def update(data: Data, options: FitOptions, rng: np.random.Generator, last: Fitted) -> Fitted:
     """Take one pass of Riemannian descent through more rows."""
-    s, alpha = last.selected.order_scale, last.selected.alpha
+    candidate = _settings_of(last, options, data)
     solver = Riemannian("sgd", options.learning_rate, _batch_size(options, len(data)))
     trainer = Trainer(solver, max_iter=1, tol=None, random_state=rng)
-    W = _run(trainer, data, data.rescaled(last.weights, s), s, alpha)
+    W = data.from_plain(last.weights, candidate.basis, candidate.order_scale)
+    W = _run(trainer, data, W, candidate, last.selected.alpha)
     history = [*last.history, *trainer.history]
-    return replace(last, weights=data.rescaled(W, 1 / s), history=history)
+    weights = data.to_plain(W, candidate.basis, candidate.order_scale)
+    return replace(last, weights=weights, history=history)
 
 
-# -- steps of a fit -------------------------------------------------------------------------------
+# -- settings -------------------------------------------------------------------------------------
 
 
 def _check_init(data, options):
@@ -149,40 +171,58 @@ def _split(data, options, rng, held_out):
     return data, held_out
 
 
-def _choose(data, options, rng) -> tuple[Candidate, list[Selected]]:
-    """Return the settings, searching for those that were not given, and all that were tried."""
-    plan = options.plan
-    ranks = plan.ranks if options.rank is None else (options.rank,)
-    scales = plan.order_scales if options.order_scale is None else (options.order_scale,)
-    total, s = None if options.alpha is None else options.alpha * data.size, scales[-1]
-    if total is not None and len(ranks) == len(scales) == 1:
+def _widest_basis(data):
+    """Return the basis of a model that nothing was validated for: all functions, if they differ."""
+    return ROUGH if has_curves(data.batch.modes) else LINEAR
+
+
+def _settings_of(last: Fitted, options: FitOptions, data: Data) -> Candidate:
+    """Return the settings of the last fit, unless others are given; all functions are kept."""
+    s = last.selected.order_scale
+    alpha = last.selected.alpha if options.alpha is None else options.alpha
+    rank = last.weights.rank if options.rank is None else options.rank
+    ridge = alpha * data.size / s**2
+    return Candidate(_widest_basis(data), ridge, s, rank, options.max_iter)
+
+
+def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Selected]]:
+    """Return models with their weights, searching for what was not given, and all tried ones."""
+    plan, basis = options.plan, _widest_basis(data)
+    total = None if options.alpha is None else options.alpha * data.size
+    given = Given(options.rank, total, options.order_scale)
+    s = 1.0 if options.order_scale is None else options.order_scale
+    if None not in (options.rank, total, options.order_scale):
         is_screened = options.init == "screened"
-        given = Candidate(total / s**2, s, ranks[0], options.max_iter, is_screened=is_screened)
-        return given, []
-    ranks = possible_ranks(data, ranks, plan)
+        basis = LINEAR if is_screened else basis
+        candidate = Candidate(
+            basis, total / s**2, s, options.rank, options.max_iter, is_screened=is_screened
+        )
+        return [(1.0, candidate)], []
     if _is_small_grid(data, plan):
-        ridge = plan.ridges[-1] if total is None else total / s**2
-        return Candidate(ridge, s, ranks[-1], options.max_iter), []
+        ridge = plan.weak_ridge if total is None else total / s**2
+        rank = possible_ranks(given, plan.few_cells * plan.rows_per_rank, data.n_outputs, plan)[-1]
+        return [(1.0, Candidate(basis, ridge, s, rank, options.max_iter))], []
     if data.n_groups < plan.fewest_rows:
         ridge = 1.0 if total is None else total / s**2
-        return Candidate(ridge, s, ranks[0], 0, is_linear=True), []
+        return [(1.0, Candidate(LINEAR, ridge, s))], []
     max_order = options.max_order if options.init in ("auto", "screened") else 0
     search = Search(
-        Validation(data, rng, max_order, plan), total, scales, ranks, options.max_iter,
-        data.batch.ndim, options.verbose, plan,
+        Validation(data, rng, max_order, plan), given, has_curves(data.batch.modes), len(data),
+        data.n_outputs, data.batch.ndim, options.max_iter, options.time_limit, options.verbose, plan,
     )  # fmt: skip
-    is_default = options.solver in registry.SWEEPS and options.init in ("auto", "screened")
     try:
-        candidate = search.run(may_be_linear=is_default)
+        members = search.run(may_be_additive=options.is_default)
     except KeyboardInterrupt:
-        candidate = search.best_so_far(may_be_linear=is_default)
-        if candidate is None:
+        members = search.best_so_far(may_be_additive=options.is_default)
+        if members is None:
             raise
         _warn("The search for settings was interrupted; the best ones so far are used.")
     tried = [candidate.record(data.size) for candidate in search.tried]
     if options.init == "screened" and data.n_outputs == 1:
-        candidate = replace(candidate, is_screened=True, is_linear=False)
-    return candidate, tried
+        best = members[0][1]
+        rank = max(best.rank, plan.least_rank)
+        members = [(1.0, replace(best, basis=LINEAR, rank=rank, is_screened=True))]
+    return members, tried
 
 
 def _is_small_grid(data, plan) -> bool:
@@ -193,62 +233,123 @@ def _is_small_grid(data, plan) -> bool:
     return n_cells <= plan.few_cells and data.n_groups >= n_cells / 2
 
 
-def _find_start(data, options, candidate, rng):
-    """Return where to start, the linear model (None if it was not fitted), and the settings."""
-    s, init, plan = candidate.order_scale, options.init, options.plan
+# -- training -------------------------------------------------------------------------------------
+
+
+def _train_average(data, options, members, tried, rng) -> Fitted:
+    """Train each member on all rows, from several starts, and average them as one tensor."""
+    parts, history, total = [], [], 0.0
+    for weight, member, seed in spread_starts(members, options.plan):
+        W, _, member = _find_start(data, options, member, rng, seed)
+        is_interrupted = False
+        if not member.is_additive:
+            W, trainer = _train(data, options, member, W, rng, None)
+            history = history or trainer.history
+            is_interrupted = trainer.is_interrupted
+        parts.append((weight, member, W))
+        total += weight
+        if is_interrupted:
+            break
+    parts = [(weight / total, member, W) for weight, member, W in parts]
+    shares: dict[Candidate, float] = {}
+    for weight, member, _ in parts:
+        shares[member] = shares.get(member, 0.0) + weight
+    records = [member.record(data.size, share) for member, share in shares.items()]
+    W = _average(data, parts, options.plan)
+    return Fitted(W, records[0], records, tried, history)
+
+
+def _average(data, parts, plan) -> TTTensor:
+    """Return the weighted sum of models as one tensor of all functions, rounded.
+
+    The rounding is as coarse as the plan allows, but so fine that the loss of the rows rises by no
+    more than the plan's share.
+    """
+    plain = [
+        weight * data.to_plain(W, member.basis, member.order_scale) for weight, member, W in parts
+    ]
+    if len(plain) == 1:
+        return plain[0]
+    total = plain[0]
+    for part in plain[1:]:
+        total = total + part
+    exact = sum(
+        weight * data.predict(W, member.basis, member.order_scale) for weight, member, W in parts
+    )
+    limit = np.average(data.losses_of(exact), weights=data.weights)
+    limit += plan.rounding_cost * abs(limit)
+    batch = data.features(ALL_FUNCTIONS, 1.0)
+    for eps in plan.roundings:
+        rounded = total.round(eps=eps)
+        losses = data.losses_of(rounded.contract(batch))
+        if np.average(losses, weights=data.weights) <= limit:
+            return rounded
+    return total
+
+
+def _find_start(data, options, candidate, rng, seed=0):
+    """Return where to start, the additive model (None if not fitted), and the settings."""
+    s, init, plan, basis = candidate.order_scale, options.init, options.plan, candidate.basis
     if isinstance(init, TTTensor):
         rank = candidate.rank if options.rank is not None else max(candidate.rank, init.rank)
-        return _widened(data, init, s, rank, plan, rng), None, candidate
+        candidate = replace(candidate, rank=rank)
+        return _widened(data, init, candidate, plan, rng), None, candidate
+    shape = (*basis.modes(data.batch.modes).shape, *data.y.shape[1:])
     if init == "gaussian":
-        return initialize.gaussian(data.shape, candidate.rank, RANDOM_SIZE, rng), None, candidate
+        return initialize.gaussian(shape, candidate.rank, RANDOM_SIZE, rng), None, candidate
     if init == "random_linear":
-        W = initialize.random_linear(data.features(s), RANDOM_SIZE, rng)
+        W = initialize.random_linear(data.features(basis, s), RANDOM_SIZE, rng)
         return initialize.padded(W, candidate.rank, plan.padding, rng), None, candidate
-    additive = data.linear(candidate.ridge / data.size)
-    linear = data.rescaled(additive.tensor(), s)
-    if candidate.is_linear:
-        return linear, linear, candidate
+    additive = data.additive(basis, candidate.ridge / data.size)
+    if candidate.is_additive:
+        return additive.tensor(s), additive, candidate
     if candidate.is_screened:
         found = screen(data, additive, candidate.ridge, options.max_order, plan.screening)
         if found is not None:
-            return data.rescaled(found.round(rank=candidate.rank), s), linear, candidate
+            # All rows may show more products than the parts of them that were validated.
+            rank = plan.screening.most_rank if options.rank is None else options.rank
+            W = data.to_plain(found.round(rank=rank), LINEAR, 1.0)
+            return data.from_plain(W, basis, s), additive, replace(candidate, rank=W.rank)
         candidate = replace(candidate, is_screened=False)
-    return initial_point(additive, candidate, data, plan, rng), linear, candidate
+    cores = additive.start(s, candidate.rank, plan.padding, seed)
+    return TTTensor(cores), additive, candidate
 
 
-def _widened(data, W, s, rank, plan, rng) -> TTTensor:
-    """Return weights of order scale 1 at another order scale and rank."""
-    return initialize.padded(data.rescaled(W, s), rank, plan.padding, rng)
+def _widened(data, W, candidate, plan, rng) -> TTTensor:
+    """Return weights of order scale 1 at the order scale and rank of a candidate."""
+    W = data.from_plain(W, candidate.basis, candidate.order_scale)
+    return initialize.padded(W, candidate.rank, plan.padding, rng)
 
 
-def _finish(data, options, candidate, W, rng, held_out, linear=None, tried=()) -> Fitted:
-    """Train, and take the linear model if that has the lower objective at the same penalty."""
-    s, alpha, history = candidate.order_scale, candidate.alpha(data.size), []
-    if not candidate.is_linear:
-        W, history = _train(data, options, candidate, W, rng, held_out)
+def _finish(data, options, candidate, W, rng, held_out, additive=None, tried=()) -> Fitted:
+    """Train, and take the additive model if that has the lower objective at the same penalty."""
+    basis, s, history = candidate.basis, candidate.order_scale, []
+    if not candidate.is_additive:
+        W, trainer = _train(data, options, candidate, W, rng, held_out)
+        history = trainer.history
     selected = candidate.record(data.size)
-    is_compared = linear is not None and W is not linear
-    if is_compared and not data.value(W, s, alpha) <= data.value(linear, s, alpha):
-        W, selected = linear, replace(selected, is_linear=True, is_screened=False)
-    return Fitted(data.rescaled(W, 1 / s), selected, list(tried), history)
+    if additive is not None and not candidate.is_additive:
+        alpha, simple = candidate.alpha(data.size), additive.tensor(s)
+        if not data.value(W, basis, s, alpha) <= data.value(simple, basis, s, alpha):
+            W, plain = simple, replace(candidate, rank=0, is_screened=False)
+            selected = plain.record(data.size)
+    weights = data.to_plain(W, basis, s)
+    return Fitted(weights, selected, [selected], list(tried), history)
 
 
-def _train(data, options, candidate, W, rng, held_out) -> tuple[TTTensor, list[Record]]:
-    s, metric = candidate.order_scale, None
+def _train(data, options, candidate, W, rng, held_out) -> tuple[TTTensor, Trainer]:
+    metric = None
     if held_out is not None:
 
         def metric(W):
-            return held_out.score(W, s)
+            return held_out.score(W, candidate.basis, candidate.order_scale)
 
     # The search has validated a number of sweeps. Other solvers, and other starts, train until they
     # no longer improve.
-    is_default = options.solver in registry.SWEEPS and options.init in ("auto", "screened")
-    is_counted = bool(candidate.scores) and held_out is None and is_default
-    if is_counted and not candidate.n_iter:
-        return W, []
+    is_counted = bool(candidate.losses) and held_out is None and options.is_default
     trainer = Trainer(
         registry.get(
-            options.solver, candidate.rank, precision(data, options.plan),
+            options.solver, candidate.rank, np.float32 if is_counted else np.float64,
             options.learning_rate, _batch_size(options, len(data)),
         ),
         max_iter=candidate.n_iter if is_counted else options.max_iter,
@@ -257,11 +358,16 @@ def _train(data, options, candidate, W, rng, held_out) -> tuple[TTTensor, list[R
         verbose=options.verbose,
         random_state=rng,
     )  # fmt: skip
-    return _run(trainer, data, W, s, candidate.alpha(data.size), metric), trainer.history
+    if is_counted and not candidate.n_iter:
+        return W, trainer
+    return _run(trainer, data, W, candidate, candidate.alpha(data.size), metric), trainer
 
 
-def _run(trainer, data, W, order_scale, alpha, metric=None) -> TTTensor:
-    W = trainer.run(W, data.features(order_scale), data.objective(alpha), metric)
+def _run(trainer, data, W, candidate, alpha, metric=None) -> TTTensor:
+    batch = data.features(candidate.basis, candidate.order_scale)
+    if not trainer.solver.takes_rows_once:
+        batch = with_outputs(batch, data.y)
+    W = trainer.run(W, batch, data.objective(alpha), metric)
     if trainer.is_interrupted:
         _warn(
             f"Training was interrupted after {len(trainer.history)} iterations; the best model so "

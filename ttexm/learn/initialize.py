@@ -7,21 +7,24 @@ A sum over the columns has TT-rank 2 (paper, theorem 2): with c_k the vector tha
 """
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy import sparse
 
 from ..data.batch import RankOneBatch
 from ..tt.tensor import TTTensor
-from .linear import fit_linear
+from .designs import AdditiveDesign, constant_of
+from .linear import EXACT, fit_linear
 from .objective import Objective
 
-DENSE = 0.25  # a matrix with at least this share of nonzero entries is kept dense
+LOW_ORDER = 0.3  # of the tensors that fill up ranks, see `low_order`
 
 
-def additive(weights: list[np.ndarray], intercept: ArrayLike, ones: list[np.ndarray]) -> TTTensor:
-    """Return the tensor of ``intercept + sum_k <weights[k], phi_k>``.
+def additive_cores(
+    weights: list[np.ndarray], intercept: ArrayLike, ones: list[np.ndarray]
+) -> list[np.ndarray]:
+    """Return the cores (r0, n, r1) of ``intercept + sum_k <weights[k], phi_k>``.
 
     Parameters
     ----------
@@ -34,11 +37,12 @@ def additive(weights: list[np.ndarray], intercept: ArrayLike, ones: list[np.ndar
     Examples
     --------
     >>> import numpy as np
-    >>> from ttexm import RankOneBatch
+    >>> from ttexm import RankOneBatch, TTTensor
     >>> from ttexm.learn import initialize
     >>> ones = [np.array([1.0, 0.0])] * 3
-    >>> W = initialize.additive([np.array([0.0, w]) for w in (1.0, 2.0, 3.0)], 0.5, ones)
-    >>> float(W.contract(RankOneBatch.from_columns([[1.0, 10.0, 100.0]]))[0])  # 321 + 0.5
+    >>> cores = initialize.additive_cores([np.array([0.0, w]) for w in (1.0, 2.0, 3.0)], 0.5, ones)
+    >>> batch = RankOneBatch.from_columns([[1.0, 10.0, 100.0]])
+    >>> float(TTTensor(cores).contract(batch)[0])  # 321 + 0.5
     321.5
     """
     intercept = np.asarray(intercept, np.float64)
@@ -47,8 +51,7 @@ def additive(weights: list[np.ndarray], intercept: ArrayLike, ones: list[np.ndar
     for k, (w, c) in enumerate(zip(weights, ones, strict=True)):
         # Rank index 0 means that no weight has been used yet, 1 + j that one of output j has been.
         core = np.zeros((1 + n_outputs, len(c), 1 + n_outputs))
-        for a in range(1 + n_outputs):
-            core[a, :, a] = c
+        core[np.arange(1 + n_outputs), :, np.arange(1 + n_outputs)] = c
         core[0, :, 1:] = w.reshape(len(c), n_outputs)
         if k == 0:
             core[0, :, 1:] += np.outer(c, intercept)
@@ -58,28 +61,40 @@ def additive(weights: list[np.ndarray], intercept: ArrayLike, ones: list[np.ndar
         cores[-1] = cores[-1][:, :, 1:]
     else:
         cores.append(np.vstack([np.zeros((1, n_outputs)), np.eye(n_outputs)])[:, :, None])
-    return TTTensor(cores)
+    return cores
 
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """An additive model, ``intercept + sum_k <weights[k], phi_k>``; parameters as of `additive`."""
+    """An additive model, ``intercept + sum_k <weights[k], phi_k>``; parameters as of `additive_cores`."""
 
     weights: list[np.ndarray]
     intercept: np.ndarray
     ones: list[np.ndarray]
 
-    def tensor(self) -> TTTensor:
-        return additive(self.weights, self.intercept, self.ones)
+    def cores(self, order_scale: float = 1.0) -> list[np.ndarray]:
+        """Return the model as cores, for functions that are multiplied by an order scale."""
+        weights = self.weights
+        if order_scale != 1:
+            # Only modes with a constant in slot 0 are scaled.
+            weights = [
+                w / order_scale if _is_first(c) else w
+                for w, c in zip(self.weights, self.ones, strict=True)
+            ]
+        return additive_cores(weights, self.intercept, self.ones)
 
-    def orient(self, noise: TTTensor) -> TTTensor:
-        """Give a random tensor the signs of this model's weights, and the order of its outputs.
+    def tensor(self, order_scale: float = 1.0) -> TTTensor:
+        """Return the model as a tensor, for functions that are multiplied by an order scale."""
+        return TTTensor(self.cores(order_scale))
+
+    def orient(self, noise: list[np.ndarray]) -> list[np.ndarray]:
+        """Give the cores of a random tensor the signs of the weights, and the order of the outputs.
 
         If the user changes the sign of a column or the names of the classes, the random tensor
         changes with them, and training finds the same model.
         """
-        cores = noise.to_cores()
         weights = [w.reshape(len(w), -1) for w in self.weights]
+        cores = list(noise)
         if self.intercept.ndim:
             norms = sum((w**2).sum(axis=0) for w in weights)
             order = np.lexsort((self.intercept, [float(f"{norm:.9g}") for norm in norms]))
@@ -91,9 +106,46 @@ class Additive:
             size = max(np.abs(w).max() for w in weights)
             sign = -1 if self.intercept < -1e-9 * size else 1
             mixture = np.array([sign])
-        for core, w in zip(cores, weights, strict=False):
-            core[:, 1:] *= np.where(w[1:] @ mixture < 0, -1, 1)[:, None]
-        return sign * TTTensor(cores)
+        for k, w in enumerate(weights):
+            signs = np.where(w @ mixture < 0, -1.0, 1.0)
+            signs[0] = 1
+            cores[k] = cores[k] * (signs if k else sign * signs)[:, None]
+        return cores
+
+    def start(self, order_scale: float, rank: int, scale: float, seed: int) -> list[np.ndarray]:
+        """Return the model as cores of a rank: plus a small random tensor, as `padded` adds it."""
+        cores = self.cores(order_scale)
+        extra = rank - max(core.shape[2] for core in cores)
+        if extra <= 0:
+            W = TTTensor(cores)
+            return (W.round(rank=rank) if extra < 0 else W).to_cores()
+        noise = self.orient(_unit_noise(tuple(core.shape[1] for core in cores), extra, seed))
+        noise[0] = noise[0] * (scale * (self._norm(order_scale) or 1.0))
+        return _add_cores(cores, noise)
+
+    def _norm(self, order_scale):
+        if not all(map(_is_first, self.ones)):
+            return self.tensor(order_scale).norm()
+        squared = sum(float(np.vdot(w, w)) for w in self.weights) / order_scale**2
+        return (squared + float(np.vdot(self.intercept, self.intercept))) ** 0.5
+
+
+def _is_first(c):
+    """Whether the constant is slot 0."""
+    return c[0] == 1 and not c[1:].any()
+
+
+def _add_cores(first, second):
+    """The cores of a sum of two trains."""
+    if len(first) == 1:
+        return [first[0] + second[0]]
+    cores = [np.concatenate([first[0], second[0]], axis=2)]
+    for A, B in zip(first[1:-1], second[1:-1], strict=True):
+        (a, n, b), (c, _, d) = A.shape, B.shape
+        core = np.zeros((a + c, n, b + d))
+        core[:a, :, :b], core[a:, :, b:] = A, B
+        cores.append(core)
+    return [*cores, np.concatenate([first[-1], second[-1]])]
 
 
 def linear(batch: RankOneBatch, objective: Objective) -> TTTensor:
@@ -101,61 +153,29 @@ def linear(batch: RankOneBatch, objective: Objective) -> TTTensor:
 
     The intercept is an entry of W, and penalised as all entries are.
     """
-    return fit_additive(batch, objective).tensor()
+    return fit_additive(AdditiveDesign(batch), objective).tensor()
 
 
-def fit_additive(batch: RankOneBatch, objective: Objective) -> Additive:
-    """Return the best additive model of an objective."""
-    ones = [constant_of(batch, k) for k in range(batch.ndim)]
-    free = [_free(c) for c in ones]
-    found = fit_linear(_design(batch, free), objective)
-    weights, start = [], 1
-    for c, slots in zip(ones, free, strict=True):
-        w = np.zeros((len(c), *found.shape[1:]))
-        w[slots] = found[start : start + len(slots)]
-        start += len(slots)
-        weights.append(w)
-    return Additive(weights, found[0], ones)
+def fit_additive(
+    design: AdditiveDesign,
+    objective: Objective,
+    start: Additive | None = None,
+    tolerance: float = EXACT,
+) -> Additive:
+    """Return the best additive model of an objective.
 
-
-def _free(c):
-    """Return the slots that get a weight: all but that of the constant."""
-    return np.arange(1, len(c)) if c[0] == 1 and not c[1:].any() else np.arange(len(c))
-
-
-def _design(batch, free):
-    """Return a column of ones and the functions of all modes; sparse if most of them are zero."""
-    m, n_columns = len(batch), 1 + sum(map(len, free))
-    entries = sum(1 if batch.is_coded(k) else len(slots) for k, slots in enumerate(free))
-    if entries < DENSE * n_columns:
-        parts = [batch.matrix(k)[:, slots] for k, slots in enumerate(free)]
-        return sparse.hstack([sparse.csr_array(np.ones((m, 1))), *parts], format="csr")
-    design, start = np.ones((m, n_columns)), 1
-    for k, slots in enumerate(free):
-        design[:, start : start + len(slots)] = batch.vectors(k)[:, slots]
-        start += len(slots)
-    return design
-
-
-def constant_of(batch: RankOneBatch, k: int) -> np.ndarray:
-    """Return c with ``<c, phi_k(x)> = 1`` for the samples of a batch.
-
-    Raises if the functions of mode k do not span a constant: there is no additive model then.
+    Parameters
+    ----------
+    design : AdditiveDesign
+    objective : Objective
+    start : Additive, optional
+        A model of the same functions to start from.
+    tolerance : float
+        Of `linear.fit_linear`; by default the model is exact.
     """
-    dense = None if batch.has_constant(k) else batch.vectors(k)
-    if dense is None or (dense[:, 0] == 1).all():
-        c = np.zeros(batch.shape[k])
-        c[0] = 1
-        return c
-    c, *_ = np.linalg.lstsq(dense, np.ones(len(dense)), rcond=None)
-    error = np.abs(dense @ c - 1).max()
-    if error > 1e-6:
-        raise ValueError(
-            f"The functions of column {k} do not span a constant (the best combination misses 1 by "
-            f"{error:.2g}), so that no linear model can be written with them; "
-            "use constant=True, or init='gaussian'."
-        )
-    return c
+    first = None if start is None else design.join(start.weights, start.intercept)
+    found = fit_linear(design.matrix, objective, first, tolerance)
+    return Additive(design.split(found), found[0], design.ones)
 
 
 def low_order(
@@ -176,22 +196,22 @@ def low_order(
     return TTTensor(cores)
 
 
-def padded(
-    W: TTTensor, rank: int, scale: float, rng: np.random.Generator, model: Additive | None = None
-) -> TTTensor:
+def padded(W: TTTensor, rank: int, scale: float, rng: np.random.Generator) -> TTTensor:
     """Return W at the given rank: plus a small low-order tensor, or rounded if it has a higher one.
 
-    The addition has `scale` times the norm of W (or the norm `scale`, if W is zero), and the
-    orientation of an additive model, if there is one.
+    The addition has `scale` times the norm of W, or the norm `scale` if W is zero.
     """
     extra = rank - W.rank
     if extra <= 0:
         return W.round(rank=rank) if extra < 0 else W
-    noise = low_order(W.shape, extra, 0.3, rng)
-    if model is not None:
-        noise = model.orient(noise)
-    size = W.norm() or 1.0
-    return W + noise * (scale * size / noise.norm())
+    noise = low_order(W.shape, extra, LOW_ORDER, rng)
+    return W + noise * (scale * (W.norm() or 1.0) / noise.norm())
+
+
+@lru_cache(maxsize=32)  # the search asks for the same ones again and again
+def _unit_noise(shape, rank, seed):
+    noise = low_order(shape, rank, LOW_ORDER, np.random.default_rng(seed))
+    return (noise / noise.norm()).to_cores()
 
 
 def gaussian(shape: tuple[int, ...], rank: int, norm: float, rng: np.random.Generator) -> TTTensor:
@@ -203,7 +223,8 @@ def gaussian(shape: tuple[int, ...], rank: int, norm: float, rng: np.random.Gene
 def random_linear(batch: RankOneBatch, scale: float, rng: np.random.Generator) -> TTTensor:
     """Return an additive model of Gaussian weights, with predictions of about `scale`."""
     ones = [constant_of(batch, k) for k in range(batch.ndim)]
-    weights = [rng.standard_normal(n) / batch.ndim**0.5 for n in batch.shape]
+    weights = [scale * rng.standard_normal(n) / batch.ndim**0.5 for n in batch.shape]
     for w, c in zip(weights, ones, strict=True):
-        w[np.setdiff1d(np.arange(len(w)), _free(c))] = 0
-    return additive([scale * w for w in weights], 0.0, ones)
+        if _is_first(c):
+            w[0] = 0
+    return TTTensor(additive_cores(weights, 0.0, ones))

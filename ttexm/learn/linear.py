@@ -4,56 +4,74 @@ import numpy as np
 from scipy import linalg, optimize, sparse
 from scipy.sparse.linalg import LinearOperator, cg
 
+from .designs import KnotDesign
 from .objective import Objective
 
-FEW_COLUMNS, FEW_ROWS = 500, 2000  # up to which Newton systems are solved by dense factors
+FEW_COLUMNS, FEW_ROWS = 600, 2000  # up to which Newton systems are solved by dense factors
 MOST_STEPS, MOST_CG_STEPS = 1000, 200
+EXACT = 1e-13  # decrease that the last Newton step promises, as a share of the objective
 
 
-def fit_linear(design: np.ndarray | sparse.csr_array, objective: Objective) -> np.ndarray:
+def fit_linear(
+    design: np.ndarray | sparse.csr_array | KnotDesign,
+    objective: Objective,
+    start: np.ndarray | None = None,
+    tolerance: float = EXACT,
+) -> np.ndarray:
     """Return the w that minimises the objective of the predictions ``design @ w``, |W| = |w|.
 
-    Newton's method finds it to the last digits, so that equal problems have equal solutions. L-BFGS
-    is used if the loss has no curvature or couples the outputs.
+    By default Newton's method finds it to the last digits, so that equal problems have equal
+    solutions. L-BFGS is used if the loss has no curvature or couples the outputs.
 
     Parameters
     ----------
-    design : array or sparse array (m, columns)
+    design : array or sparse array (m, columns), or KnotDesign
     objective : Objective
+    start : array like the result, optional
+        Where to start; by default zero.
+    tolerance : float
+        Training ends when a Newton step promises a relative decrease of less than this.
 
     Returns
     -------
     array (columns,) or (columns, n_outputs)
     """
+    if start is None:
+        start = np.zeros((design.shape[1], *objective.y.shape[1:]))
     if objective.loss.couples_outputs:
-        return _fit_coupled(design, objective)
+        return _fit_coupled(design, objective, start, tolerance)
     if objective.y.ndim == 1:
-        return _fit_output(design, objective)
-    outputs = [objective.of_output(j) for j in range(objective.y.shape[1])]
-    return np.stack([_fit_output(design, output) for output in outputs], axis=1)
+        return _fit_output(design, objective, start, tolerance)
+    fits = [
+        _fit_output(design, objective.of_output(j), start[:, j], tolerance)
+        for j in range(objective.y.shape[1])
+    ]
+    return np.stack(fits, axis=1)
 
 
-def _fit_coupled(design, objective):
-    shape = (design.shape[1], *objective.y.shape[1:])
-
+def _fit_coupled(design, objective, start, tolerance):
     def value(w):
-        f = (design @ w.reshape(shape)).reshape(-1)
+        f = (design @ w.reshape(start.shape)).reshape(-1)
         g = design.T @ objective.derivative(f).reshape(objective.y.shape)
         return objective.value(f, w @ w), g.reshape(-1) + objective.alpha * w
 
-    start = np.zeros(shape).reshape(-1)
-    options = {"gtol": 1e-6, "ftol": 1e-12, "maxiter": MOST_STEPS}
-    found = optimize.minimize(value, start, jac=True, method="L-BFGS-B", options=options)
-    return found.x.reshape(shape)
+    options = {
+        "gtol": 1e-6 if tolerance <= EXACT else 1e-3,
+        "ftol": max(1e-12, tolerance),
+        "maxiter": MOST_STEPS,
+    }
+    found = optimize.minimize(
+        value, start.reshape(-1), jac=True, method="L-BFGS-B", options=options
+    )
+    return found.x.reshape(start.shape)
 
 
-def _fit_output(design, objective):
+def _fit_output(design, objective, start, tolerance):
     """Newton's method with backtracking, for one output."""
-    m, n_columns = design.shape
-    w, f, alpha = np.zeros(n_columns), np.zeros(m), objective.alpha
+    w, f, alpha = start.copy(), design @ start, objective.alpha
     if not objective.curvature(f).any():
-        return _fit_coupled(design, objective)
-    value, first_size, is_done = objective.value(f, 0.0), None, False
+        return _fit_coupled(design, objective, start, tolerance)
+    value, first_size, is_done = objective.value(f, w @ w), None, False
     system = _Newton(design)
     for _ in range(MOST_STEPS):
         with np.errstate(over="ignore", invalid="ignore"):
@@ -66,7 +84,7 @@ def _fit_output(design, objective):
         step = system.solve(h, alpha, -gradient, min(0.1, np.sqrt(size / first_size)))
         slope, along = gradient @ step, design @ step
         # Near the minimum the error of a full step is about the square of the error before it.
-        is_done = is_done or not -slope > 1e-13 * abs(value)
+        is_done = is_done or not -slope > tolerance * abs(value)
         t, lowest = 1.0, value + (1e-14 * abs(value) if is_done else 1e-4 * slope)
         while t > 1e-10:
             new_value = objective.value(f + t * along, np.sum((w + t * step) ** 2))
@@ -86,21 +104,26 @@ class _Newton:
 
     def __init__(self, design):
         self.design, (self.m, self.n_columns) = design, design.shape
+        self.is_knots = isinstance(design, KnotDesign)
         self.is_sparse = sparse.issparse(design)
-        self.by_rows = self.n_columns > FEW_COLUMNS and self.m <= FEW_ROWS
+        many = self.m if self.is_knots else FEW_COLUMNS
+        self.by_rows = self.n_columns > many and self.m <= FEW_ROWS
         if self.by_rows:
-            gram = design @ design.T
+            gram = design.row_gram if self.is_knots else design @ design.T
             self.gram = gram.toarray() if self.is_sparse else gram
 
     def solve(self, h, alpha, b, tolerance):
         # Without a penalty, a small share of the curvature keeps the system regular.
         alpha = max(alpha, 1e-12 * float(h.sum()), 1e-300)
-        if self.n_columns <= FEW_COLUMNS:
-            return self._solve_columns(h, alpha, b)
-        return self._solve_rows(h, alpha, b) if self.by_rows else self._cg(h, alpha, b, tolerance)
+        if self.by_rows:
+            return self._solve_rows(h, alpha, b)
+        is_small = self.n_columns <= FEW_COLUMNS
+        return self._solve_columns(h, alpha, b) if is_small else self._cg(h, alpha, b, tolerance)
 
     def _solve_columns(self, h, alpha, b):
-        if self.is_sparse:
+        if self.is_knots:
+            matrix = self.design.gram(h)
+        elif self.is_sparse:
             matrix = (self.design.T @ (sparse.diags_array(h) @ self.design)).toarray()
         else:
             matrix = self.design.T @ (h[:, None] * self.design)
@@ -116,7 +139,9 @@ class _Newton:
         return (b - self.design.T @ (root * inner)) / alpha
 
     def _cg(self, h, alpha, b, tolerance):
-        if self.is_sparse:
+        if self.is_knots:
+            diagonal = self.design.diagonal(h)
+        elif self.is_sparse:
             diagonal = self.design.multiply(self.design).T @ h
         else:
             diagonal = np.einsum("sj,sj,s->j", self.design, self.design, h)
@@ -134,6 +159,6 @@ class _Newton:
 
 def _solve_positive(matrix, b):
     try:
-        return linalg.solve(matrix, b, assume_a="pos")
+        return linalg.solve(matrix, b, assume_a="pos", check_finite=False)
     except (linalg.LinAlgError, linalg.LinAlgWarning):
         return linalg.lstsq(matrix, b)[0]

@@ -1,6 +1,7 @@
 """Contraction of a train with the rank-1 tensors of a batch."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import final
@@ -47,13 +48,31 @@ class ContractionPlan:
         train = host.make_train(data, ranks, np.append(sizes[:-1], 1))
         return ContractionPlan(train, self.exponent, self.identity)
 
+    def on_knots(self, tables: Sequence[np.ndarray | None]) -> "ContractionPlan":
+        """The plan for places on knots in the place of functions of them, P: <W, P psi>.
+
+        Parameters
+        ----------
+        tables : sequence of arrays P (knots, n), or None for modes that are no curves
+        """
+        data, ranks, sizes, offsets = self.train[:4]
+        cores, sizes, identity = [], sizes.copy(), self.identity.copy()
+        for k, n in enumerate(sizes):
+            core = data[offsets[k] : offsets[k + 1]]
+            if k < len(tables) and tables[k] is not None:
+                core = (tables[k].astype(data.dtype) @ core.reshape(n, -1)).reshape(-1)
+                sizes[k], identity[k] = len(tables[k]), False
+            cores.append(core)
+        train = host.make_train(np.concatenate(cores), ranks, sizes)
+        return ContractionPlan(train, self.exponent, identity)
+
     def products(self, batch: RankOneBatch) -> tuple[np.ndarray, np.ndarray]:
         """``<W, X_s>`` for each sample, as mantissas and exponents.
 
         Both are arrays (m,). With an open mode of size K the mantissas are (m, K) and the exponents
         (m, 1).
         """
-        held = batch.held(self.train.data.dtype)
+        held = batch.stored(self.train.data.dtype)
         period = range_check_period(self.train, self.growth, batch)
         kernels = backend.get(batch.device)
         mantissas, exponents = kernels.contract(self.train, self.identity, held, len(batch), period)
@@ -151,7 +170,13 @@ class Contractible(ABC):
         is_open = _leaves_last_mode_open(batch, self.shape)
         batch = batch if device is None else batch.to(device)
         plan = self._plan_for(batch.dtype)
-        return (plan.with_open_mode if is_open else plan).products(batch)
+        plan = plan.with_open_mode if is_open else plan
+        if batch.has_tables:
+            if batch.dtype == plan.train.data.dtype:
+                plan, batch = plan.on_knots(batch.modes.tables), batch.on_knots()
+            else:
+                batch = batch.written_out()
+        return plan.products(batch)
 
 
 def _leaves_last_mode_open(batch, shape):

@@ -1,38 +1,56 @@
 """Folds: rows to train on, and rows to validate with.
 
-Rows with equal features are in the same fold, so that no row is validated by a copy of itself. The
-fold of a row depends on its values and a seed, not on its position in the table.
+If most rows occur once and some are repeated, the table is a sample of rows that may come again: a
+copy of a row may then be validated by another one, as a new row would be. Otherwise, where all rows
+are repeated, or have weights of their own, rows with equal features are in the same fold. The fold
+of a row depends on its values and a seed, not on its position in the table.
 """
 
 import numpy as np
 
 from ...data.rows import mixed
+from ..bases import Basis
 from ..data import Data
 from ..initialize import Additive
 from .plan import PLAN, SearchPlan
 
+MOSTLY = 0.5  # share of the rows that occur once, in a sample of rows that may come again
+WHOLE = 1e-6  # how far a number of copies may be from a whole one
+
 
 class Fold:
-    """Rows to train on and rows to test on, and the linear models of the former.
+    """Rows to train on and rows to test on, and the additive models of the former.
 
     Parameters
     ----------
     train, test : Data
+    tolerance : float
+        How exact additive models are, see `linear.fit_linear`.
     """
 
-    def __init__(self, train: Data, test: Data):
-        self.train, self.test = train, test
-        self._linear: dict[float, Additive] = {}
+    def __init__(self, train: Data, test: Data, tolerance: float = PLAN.additive_tolerance):
+        self.train, self.test, self.tolerance = train, test, tolerance
+        self._additive: dict[tuple[Basis, float], Additive] = {}
+        self._last: dict[Basis, Additive] = {}
 
-    def linear(self, ridge: float) -> Additive:
-        """Return the linear model of the training part, fitted once for each penalty."""
-        if ridge not in self._linear:
-            self._linear[ridge] = self.train.linear(ridge / self.train.size)
-        return self._linear[ridge]
+    def additive(self, basis: Basis, ridge: float) -> Additive:
+        """Return an additive model of the training part, fitted once for each penalty.
+
+        It starts from the last one of the same basis.
+        """
+        if (basis, ridge) not in self._additive:
+            alpha = ridge / self.train.size
+            found = self.train.additive(basis, alpha, self._last.get(basis), self.tolerance)
+            self._additive[basis, ridge] = self._last[basis] = found
+        return self._additive[basis, ridge]
+
+    def predict(self, model: Additive, basis: Basis) -> np.ndarray:
+        """Return what an additive model predicts for the rows to test on."""
+        return self.test.predict_additive(model, basis)
 
 
 def make_folds(data: Data, rng: np.random.Generator, plan: SearchPlan = PLAN) -> list[Fold]:
-    """Return all folds if there are few rows, one if there are many; classes are spread evenly.
+    """Return the folds of all rows, or of some of them if there are many; classes spread evenly.
 
     Parameters
     ----------
@@ -41,20 +59,20 @@ def make_folds(data: Data, rng: np.random.Generator, plan: SearchPlan = PLAN) ->
     rng : numpy.random.Generator
     plan : SearchPlan
     """
-    groups = _Groups(data, rng)
-    chosen = np.argsort(groups.keys)[: plan.most_rows]
+    cards = _copies(data, rng) or _groups(data, rng)
+    chosen = np.argsort(cards.keys)[: plan.most_rows]
     n_folds = plan.n_folds if len(data) <= plan.few_rows else plan.n_folds - 1
     n_folds = min(len(chosen), n_folds)
     folds = []
-    for part in groups.deal(chosen, n_folds)[: n_folds if len(chosen) == len(groups) else 1]:
+    for part in cards.deal(chosen, n_folds):
         rest = np.setdiff1d(chosen, part)
-        folds.append(Fold(groups.take(rest), groups.take(part)))
+        folds.append(Fold(cards.take(rest), cards.take(part), plan.additive_tolerance))
     return folds
 
 
 def hold_out(data: Data, share: float, rng: np.random.Generator) -> tuple[Data, Data]:
     """Return rows to train on, and about this share of all rows to validate with."""
-    groups = _Groups(data, rng)
+    groups = _groups(data, rng)
     if len(groups) < 2:
         raise ValueError(
             "early_stopping needs rows to hold out, with other features than the rest, but all "
@@ -66,33 +84,78 @@ def hold_out(data: Data, share: float, rng: np.random.Generator) -> tuple[Data, 
     return groups.take(np.setdiff1d(np.arange(len(groups)), test)), groups.take(test)
 
 
-class _Groups:
-    """Groups of rows with equal features, each with the class that has most of its weight."""
+class _Cards:
+    """What is dealt out to the folds, each card with a hash and a class.
 
-    def __init__(self, data: Data, rng):
-        self.data = data
-        keys, self.group_of = np.unique(data.keys, return_inverse=True)
-        self.keys = mixed(keys ^ rng.integers(0, 2**63, dtype=np.uint64))
-        n_classes = data.classes.max() + 1
-        weights = np.zeros((len(keys), n_classes))
-        np.add.at(weights, (self.group_of, data.classes), data.weights)
-        # Classes in the order of their size, not of their names; those of equal size in the order
-        # of their smallest key.
-        smallest = [self.keys[weights[:, j] > 0].min() for j in range(n_classes)]
-        sizes = [float(f"{size:.9g}") for size in weights.sum(axis=0)]
-        order = np.lexsort((smallest, sizes))
-        self.classes = weights[:, order].argmax(axis=1)
+    A card stands for one or more rows, and for a part of the weight of each.
+    """
+
+    def __init__(self, data: Data, rows, card_of, weights, keys, classes):
+        self.data, self.rows, self.card_of, self.weights = data, rows, card_of, weights
+        self.keys, self.classes = keys, classes
 
     def __len__(self):
         return len(self.keys)
 
     def deal(self, chosen: np.ndarray, n_hands: int) -> list[np.ndarray]:
-        """Deal groups out in turn, one class after the other."""
+        """Deal cards out in turn, one class after the other."""
         order = chosen[np.lexsort((self.keys[chosen], self.classes[chosen]))]
         return [order[j::n_hands] for j in range(n_hands)]
 
-    def take(self, groups: np.ndarray) -> Data:
-        """Return the rows of some groups."""
+    def take(self, cards: np.ndarray) -> Data:
+        """Return the rows of some cards."""
         is_taken = np.zeros(len(self), bool)
-        is_taken[groups] = True
-        return self.data.take(np.flatnonzero(is_taken[self.group_of]))
+        is_taken[cards] = True
+        chosen = is_taken[self.card_of]
+        weights = np.bincount(self.rows[chosen], self.weights[chosen], len(self.data))
+        rows = np.flatnonzero(weights)
+        return self.data.take(rows, weights[rows])
+
+
+def _groups(data: Data, rng) -> _Cards:
+    """Return a card for each group of rows with equal features, of the class it has most of."""
+    keys, group_of = np.unique(data.keys, return_inverse=True)
+    keys = mixed(keys ^ rng.integers(0, 2**63, dtype=np.uint64))
+    weights = np.zeros((len(keys), data.classes.max() + 1))
+    np.add.at(weights, (group_of, data.classes), data.weights)
+    classes = weights[:, _order_of_classes(keys, weights)].argmax(axis=1)
+    return _Cards(data, np.arange(len(data)), group_of, data.weights, keys, classes)
+
+
+def _copies(data: Data, rng) -> _Cards | None:
+    """Return a card for each copy of a row, if most rows occur once and some are repeated.
+
+    Weights that are no whole numbers of copies, within each class, count as weights of one row.
+    """
+    units = np.full(data.classes.max() + 1, np.inf)
+    np.minimum.at(units, data.classes, data.weights)
+    copies = data.weights / units[data.classes]
+    is_whole = np.abs(copies - np.round(copies)) < WHOLE
+    is_single = copies < 1.5
+    if not is_whole.all() or is_single.all() or is_single.mean() < MOSTLY:
+        return None
+    copies = np.round(copies).astype(int)
+    rows = np.repeat(np.arange(len(data)), copies)
+    number = np.arange(len(rows)) - np.repeat(np.cumsum(copies) - copies, copies)
+    # Rows of equal features may have different targets, and are sorted by these.
+    order = np.argsort(data.keys, kind="stable")
+    place = np.empty(len(data), int)
+    place[order] = np.arange(len(data)) - np.searchsorted(data.keys[order], data.keys[order])
+    salt = rng.integers(0, 2**63, dtype=np.uint64)
+    salted = mixed(data.keys ^ salt) + place.astype(np.uint64)
+    keys = mixed(mixed(salted)[rows] + number.astype(np.uint64))
+    weights = np.zeros((len(keys), data.classes.max() + 1))
+    weights[np.arange(len(keys)), data.classes[rows]] = 1
+    classes = np.argsort(_order_of_classes(keys, weights))[data.classes[rows]]
+    return _Cards(data, rows, np.arange(len(rows)), units[data.classes[rows]], keys, classes)
+
+
+def _order_of_classes(keys, weights):
+    """Return the classes in the order of their size, not of their names.
+
+    Those of equal size are in the order of their smallest key.
+    """
+    n_classes = weights.shape[1]
+    smallest = [keys[weights[:, j] > 0].min() for j in range(n_classes)]
+    sizes = [float(f"{size:.9g}") for size in weights.sum(axis=0)]
+    return np.lexsort((smallest, sizes))

@@ -14,41 +14,38 @@ class ScreeningPlan:
     fewest_rows : float
         A function has to differ from its most frequent value in this many rows.
     most_products : int
-        A cut with more pairs of products than this is searched to a lower order.
+        If there are more products than this, those of a lower order are screened.
     most_work : float
-        Multiplications for all cuts; if there would be more, only pairs are screened.
-    most_functions : int
-        Pairs are screened if there are at most this many functions.
+        The same for products times rows.
     n_passes : int
-        Passes over all pairs.
+        Passes over all products, at most.
     most_terms : int
         Products that are fitted together.
-    rows_at_once : int
-        Rows whose products are in memory at once.
-    double_precision_rows : int
-        Rows up to which products are computed in double precision.
+    numbers_at_once : int
+        Values of products that are in memory at once.
     most_rows : int
         Rows that are screened, at most.
     most_rank : int
         Highest rank of a start from screened products.
     rounding : float
         Relative error of the rounded sum of products.
+    scales : tuple of float
+        Order scales of models that start from screened products.
     gain : float
         A model that starts from screened products is taken if it lowers the loss by this share.
     """
 
     margin: float = 0.5
     fewest_rows: float = 15.5
-    most_products: int = 2**20
-    most_work: float = 1e12
-    most_functions: int = 8192
-    n_passes: int = 4
+    most_products: int = 2**22
+    most_work: float = 1e11
+    n_passes: int = 8
     most_terms: int = 500
-    rows_at_once: int = 8192
-    double_precision_rows: int = 5_000
+    numbers_at_once: int = 2**24
     most_rows: int = 30_000
     most_rank: int = 24
     rounding: float = 1e-3
+    scales: tuple[float, ...] = (0.5, 1.0)
     gain: float = 0.05
 
 
@@ -59,76 +56,147 @@ class SearchPlan:
     Parameters
     ----------
     ridges : tuple of float
-        Penalties of the linear model, from large to small: see `Candidate.ridge`.
+        Penalties, from small to large: see `Candidate.ridge`.
     order_scales : tuple of float
-    ranks : tuple of three int
-        The first is for exploring, the second for judging; the best candidate is tried at all.
-    higher, lower : int
-        How many penalties to explore above and below the best one of the linear model.
+        From small to large.
+    ranks : tuple of int
+        From small to large.
+    first_ridge : float
+        Where the path of additive models starts.
     rows_per_rank : int
-        No rank above the number of rows divided by this is tried.
+        No rank above the number of rows divided by this is tried (but `least_rank` is).
+    least_rank : int
+
+    n_folds : int
+        Folds up to `few_rows` rows; one fewer for more rows.
+    few_rows : int
     most_rows : int
         Rows that are used by the search, at most.
-    few_rows : int
-        Up to this number of rows there are `n_folds` folds, all explored on; else there is one fold
-        fewer, and exploring takes one of them.
-    n_folds : int
+    exploring_rows : tuple of int
+        With fewer rows than the first number candidates are explored on all folds, with fewer than
+        the second on two, else on one. Tables without curves are explored on all.
+    judging_rows : tuple of int
+        The same for candidates that are judged.
+
+    additive_tolerance : float
+        How exact the additive models of the search are, see `linear.fit_linear`.
+    exploring_rank, judging_rank : int
+        Ranks of candidates that are explored with one sweep, and of those that are judged.
+    first_scale : float
+        Order scale where exploring starts.
+    first_ridges : tuple of two float
+        Lowest and highest penalty where exploring starts.
+    level_scales : tuple of float
+        Order scales that are explored first, in tables without curves.
+    linear_scale : float
+        Order scale where exploring starts for models of the columns themselves.
+    gain : float
+        Share of the loss by which a step of the exploration has to be better.
+    most_explored, fewer_explored : int
+        Most candidates explored for the first basis, and for each other one.
+    curve_gain : float
+        Models of the columns themselves are explored if curves lower the loss of the additive model
+        by less than this share.
+    near : float
+        Bases whose best candidate is worse than the best of all by more than this share are not
+        judged.
+    judging_sweeps : int
+        Sweeps of a candidate that is judged, for tables with curves.
+    most_sweeps : int
+        The same for tables without curves, and for ranks up to `exploring_rank`.
+    fewest_sweeps : int
+        The least number of sweeps of a candidate that is judged.
+    improvement : float
+        Share of the loss by which one sweep more has to be better.
+    most_judged : int
+        Most candidates that are judged next to the best ones of the exploration.
+    judged_gain : float
+        Share of the loss by which one of them has to be better, and
+    judged_errors : float
+        number of standard errors by which it has to be.
+
+    as_good : float
+        Levels within this number of standard errors of the best one take part in the average.
+    shrinkage : float
+        How much the weights of the average are drawn towards equal ones.
+    least_weight : float
+        Weights below this are zero.
+    n_starts : int
+        Models with interactions are averages of so many fits, from different random starts.
+    roundings : tuple of float
+        Relative errors of the rounded average that are tried, from coarse to fine.
+    finest_rounding : float
+        That of sums before.
+    rounding_cost : float
+        Share of the loss that the rounding may cost.
+
     fewest_rows : int
         With fewer distinct rows the linear model is taken without a search.
     few_values, few_cells : int
         A table of all combinations is small if each column has at most `few_values` values and
         there are at most `few_cells` combinations. No row of it can be left out to validate with,
-        so that the weakest penalty is taken without a search.
-    exploring_sweeps, judging_sweeps, most_sweeps : int
-        Sweeps of a candidate that is explored, that is judged, and that is the best so far.
-    n_candidates : int
-        Candidates that are judged.
-    patience : int
-        Sweeps without a better loss after which a candidate is given up.
-    improvement : float
-        Share of the loss that counts as better.
-    many_columns : int
-        Tables of at least this many columns get less of everything: one exploring sweep at one
-        penalty, one candidate fewer, at most `few_sweeps` sweeps and a patience of 1.
-    few_sweeps : int
-    as_good : float
-        Candidates within this number of standard errors of the best one are as good as that, and
-        the simplest of them is taken.
+        so that `weak_ridge` is taken without a search.
+    weak_ridge : float
     padding : float
         Norm of the random tensor that fills the ranks of a start, relative to the start.
-    double_precision_rows : int
-        Rows up to which partial products are in double precision; more are in single precision, as
-        memory counts then.
     screening : ScreeningPlan
     """
 
-    ridges: tuple[float, ...] = (10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01)
-    order_scales: tuple[float, ...] = (0.05, 0.1, 0.2, 0.4, 1.0)
-    ranks: tuple[int, ...] = (4, 8, 16)
-    higher: int = 1
-    lower: int = 2
+    ridges: tuple[float, ...] = (
+        0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0
+    )  # fmt: skip
+    order_scales: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
+    ranks: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
+    first_ridge: float = 10.0
     rows_per_rank: int = 50
+    least_rank: int = 4
 
-    most_rows: int = 20_000
-    few_rows: int = 5_000
     n_folds: int = 4
+    few_rows: int = 5_000
+    most_rows: int = 10_000
+    exploring_rows: tuple[int, int] = (1_200, 2_500)
+    judging_rows: tuple[int, int] = (2_500, 6_000)
+    usual_columns: int = 15
+    large_effort: float = 8.0
+
+    additive_tolerance: float = 1e-5
+    exploring_rank: int = 16
+    judging_rank: int = 16
+    first_scale: float = 0.35
+    least_ridge: float = 0.3
+    first_ridges: tuple[float, float] = (3.0, 100.0)
+    level_scales: tuple[float, ...] = (0.1, 0.2, 0.35, 0.7, 1.0)
+    linear_scale: float = 0.2
+    gain: float = 2e-3
+    most_explored: int = 12
+    fewer_explored: int = 5
+    curve_gain: float = 0.05
+    near: float = 0.03
+    far: float = 0.25
+    judging_sweeps: int = 2
+    most_sweeps: int = 6
+    quick_rank: int = 8
+    fewest_sweeps: int = 1
+    improvement: float = 5e-4
+    n_judged: int = 3
+    most_judged: int = 10
+    judged_gain: float = 2e-3
+    rank_gain: float = 3e-3
+
+    as_good: float = 2.0
+    shrinkage: float = 100.0
+    least_weight: float = 0.03
+    n_starts: int = 4
+    most_rank: int = 64
+    roundings: tuple[float, ...] = (1e-2, 3e-3, 1e-3)
+    finest_rounding: float = 5e-4
+    rounding_cost: float = 1e-3
+
     fewest_rows: int = 8
     few_values: int = 4
     few_cells: int = 64
-
-    exploring_sweeps: int = 2
-    judging_sweeps: int = 6
-    most_sweeps: int = 20
-    n_candidates: int = 3
-    patience: int = 3
-    improvement: float = 5e-4
-    many_columns: int = 100
-    few_sweeps: int = 3
-
-    as_good: float = 0.5
+    weak_ridge: float = 0.01
     padding: float = 0.02
-    double_precision_rows: int = 5_000
-
     screening: ScreeningPlan = ScreeningPlan()
 
 

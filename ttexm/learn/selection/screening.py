@@ -2,15 +2,15 @@
 
 Gradient methods and sweeps find a high-order interaction only if terms of lower order point to it.
 A sum of pure products of six features has none. Screening tests all products up to a given order.
-For each cut of the columns into a left and a right part, let A hold the products of at most q
-functions of the left part, and B those of the right part. Without any interaction the entries of
+For each column k, let A hold the products of at most q functions that end with one of column k, and
+B those of the columns after it. Without any interaction the entries of
 
     M = A^T diag(w residual) B
 
 are about normal with mean 0 and variance v. Entries of more than ``sqrt(2 log(number of entries))``
 standard deviations are therefore significant: they are the terms that are found. A term of order
-2 q is found at the cut that halves it. Each term that is found and fitted lowers the residual, and
-with it the noise of the others.
+2 q is tested once, at the column in its middle. Terms that are found and fitted lower the residual,
+and with it the noise of the others; then all products are tested again.
 
 Functions are centred and scaled to variance 1 first, so that M estimates coefficients, and v is the
 same for all entries if the columns are independent. If they are not, or if values are rare, the
@@ -18,14 +18,15 @@ variance of an entry is its own, ``(A^2)^T diag(w^2 residual^2) B^2``. It keeps 
 from zero in a dozen rows from being found.
 """
 
-import math
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from ...data.batch import RankOneBatch
 from ...tt.tensor import TTTensor
+from ..bases import LINEAR
 from ..data import Data
 from ..initialize import Additive
 from ..linear import fit_linear
@@ -35,10 +36,11 @@ from .plan import PLAN, ScreeningPlan
 def screen(
     data: Data, linear: Additive, ridge: float, max_order: int, plan: ScreeningPlan = PLAN.screening
 ) -> TTTensor | None:
-    """Add the products that are found at each cut to the linear model.
+    """Add the products that are found to the linear model.
 
-    For one output, at order scale 1. After each cut, all products found so far are fitted together,
-    with the penalty of the linear model: products of correlated columns depend on each other.
+    For one output, of the columns themselves (the basis LINEAR), at order scale 1. After each pass,
+    all products found so far are fitted together, with the penalty of the linear model: products of
+    correlated columns depend on each other.
 
     Returns
     -------
@@ -46,35 +48,35 @@ def screen(
         None if no products were found, or if the rounded sum has a higher objective than the linear
         model.
     """
-    has_constants = all(data.batch.has_constant(k) for k in range(data.batch.ndim))
+    has_constants = data.batch.modes.has_constant.all()
     if data.n_outputs > 1 or not has_constants:
         return None
     if len(data) > plan.most_rows:
         # Keys are hashes, so that rows with the smallest keys are a random choice.
         data = data.take(np.sort(np.argsort(data.keys)[: plan.most_rows]))
-    screening = Screening(data.batch, data.weights, max_order, plan)
+    screening = Screening(data.features(LINEAR).to("cpu"), data.weights, max_order, plan)
     W, alpha = linear.tensor(), ridge / data.size
-    objective, before = data.objective(alpha), data.predict(W, 1.0)
+    objective, before = data.objective(alpha), data.predict(W, LINEAR, 1.0)
     f, terms, coefficients = before, [], None
-    for cut in screening.cuts():
+    for _ in range(plan.n_passes):
         # A Newton step with the mean curvature: correlations with it estimate coefficients.
         curvature = float(objective.curvature(f).sum())
         if not curvature > 0:
             return None
         residual = -objective.derivative(f) / objective.weights.reshape(-1) / curvature
         known = {term.slots for term in terms}
-        new = [term for term in screening.find_terms(residual, cut) if term.slots not in known]
-        if new:
-            terms = screening.strongest([*terms, *new])
-            products = screening.values(terms)
-            coefficients = fit_linear(products, objective.with_offset(before))
-            f = before + products @ coefficients
-        elif cut is None:
-            break  # the residual has not changed, and nor would the result of another pass
+        new = [term for term in screening.find_terms(residual) if term.slots not in known]
+        if not new:
+            break
+        terms = screening.strongest([*terms, *new])
+        products = screening.values(terms)
+        coefficients = fit_linear(products, objective.with_offset(before))
+        f = before + products @ coefficients
     if not terms:
         return None
     found = (W + screening.tensor(terms, coefficients)).round(eps=plan.rounding)
-    return found if data.value(found, 1.0, alpha) < data.value(W, 1.0, alpha) else None
+    is_lower = data.value(found, LINEAR, 1.0, alpha) < data.value(W, LINEAR, 1.0, alpha)
+    return found if is_lower else None
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,7 @@ class Screening:
     weights : array (m,)
         A sample of weight 2 counts as two samples.
     max_order : int
-        Highest order of a product; at most half of it is on each side of a cut.
+        Highest order of a product; a lower even one, if there would be too many of them.
     plan : ScreeningPlan
     """
 
@@ -108,7 +110,6 @@ class Screening:
         plan: ScreeningPlan = PLAN.screening,
     ):
         self.shape, self.weights = batch.shape, weights
-        self.dtype = np.float64 if len(batch) <= plan.double_precision_rows else np.float32
         total = weights.sum()
         shares = weights / total
         self.max_order, self.plan = max_order, plan
@@ -136,117 +137,80 @@ class Screening:
             slot += slots[kept].tolist()
             center += mean[kept].tolist()
             spread += np.sqrt(variance[kept]).tolist()
-            functions.append((values[:, kept] / np.sqrt(variance[kept])).T.astype(self.dtype))
+            functions.append((values[:, kept] / np.sqrt(variance[kept])).T.astype(np.float32))
         self.owner, self.slot = np.array(owner, int), slot
         self.center, self.spread, self.functions = center, spread, np.vstack(functions)
 
-    def cuts(self) -> list[int | None]:
-        """Return the cuts that can halve a term of the highest order.
+    @cached_property
+    def _products(self) -> "_Products":
+        """All products of at most q functions, for the largest q that the plan allows."""
+        for q in range(self.max_order // 2, 0, -1):
+            limit = min(self.plan.most_products, self.plan.most_work / len(self.weights))
+            found = _Products.up_to(q, self.owner, len(self.shape), limit)
+            if found is not None:
+                return found
+        return _Products.up_to(0, self.owner, len(self.shape), np.inf)
 
-        None stands for all pairs of functions of different columns. A wide table, whose cuts have
-        too many products, has only this one, once for each pass.
+    def find_terms(self, residual: np.ndarray) -> list[Term]:
+        """Return the significant terms, the most significant first.
+
+        O(number of tested products) per row.
         """
-        d, half = len(self.shape), self.max_order // 2
-        cuts = list(range(min(half, d // 2) or 1, max(d - half, d // 2) + 1)) if d > 1 else [0]
-        n_passes = self.plan.n_passes if len(self.owner) <= self.plan.most_functions else 0
-        pairs = 0
-        for cut in cuts:
-            q = self._order(cut)
-            pairs += math.prod(_n_products(len(side), q) for side in self._split(cut))
-            if q < 2 or pairs * len(self.weights) > self.plan.most_work:
-                return [None] * n_passes
-        return cuts
-
-    def find_terms(self, residual: np.ndarray, cut: int | None) -> list[Term]:
-        """Return the significant terms at a cut, the most significant first."""
-        total = self.weights.sum()
+        total, products = self.weights.sum(), self._products
         weights = self.weights / total
-        g = (weights * residual).astype(self.dtype)
-        left, right = self._sides(cut)
-        M = self._correlate(left, right, g)
         squares = weights * residual**2 / total
         deviation = float(np.sqrt(squares.sum()))
         if deviation == 0:
             return []
-        if cut is None:
-            # Keep each pair once, and no pair of functions of one column.
-            M[self.owner[:, None] >= self.owner] = 0
-        limit = np.sqrt(2 * np.log(max(2, M.size))) + self.plan.margin
-        a, b = np.nonzero(np.abs(M) > limit * deviation)
+        limit = np.sqrt(2 * np.log(max(2, products.n_pairs))) + self.plan.margin
+        pairs = products.pairs()
+        correlations = self._correlate((weights * residual).astype(np.float32), pairs)
         # The variance of each entry is computed only for rows and columns that are left.
-        (a, row), (b, column) = (np.unique(side, return_inverse=True) for side in (a, b))
-        left, right = [left[j] for j in a], [right[j] for j in b]
-        variance = self._correlate(left, right, squares.astype(self.dtype), power=2)
-        M = M[np.ix_(a, b)]
-        z = M / np.sqrt(np.maximum(variance, np.finfo(self.dtype).tiny))
-        found = [(i, j) for i, j in zip(row, column, strict=True) if abs(z[i, j]) > limit]
-        found.sort(key=lambda at: -abs(z[at]))
-        return [
-            Term(
-                tuple((int(self.owner[f]), self.slot[f]) for f in (*left[i], *right[j])),
-                float(M[i, j]),
-                float(z[i, j]),
-            )
-            for i, j in found[: self.plan.most_terms]
-            if len(left[i]) + len(right[j]) > 0
+        places = [np.nonzero(np.abs(M) > limit * deviation) for M in correlations]
+        kept = [
+            (left[np.unique(i)], right[np.unique(j)])
+            for (left, right), (i, j) in zip(pairs, places, strict=True)
         ]
+        variances = self._vary(squares.astype(np.float32), kept)
+        found = {}
+        for (left, right), (i, j), M, variance in zip(
+            kept, places, correlations, variances, strict=True
+        ):
+            M = M[np.ix_(np.unique(i), np.unique(j))]
+            z = M / np.sqrt(np.maximum(variance, np.finfo(np.float32).tiny))
+            for a, b in np.argwhere((np.abs(z) > limit) & (np.abs(M) > limit * deviation)):
+                functions = products.functions(left[a]) + products.functions(right[b])
+                slots = tuple((int(self.owner[f]), self.slot[f]) for f in functions)
+                found[slots] = Term(slots, float(M[a, b]), float(z[a, b]))
+        return self.strongest(list(found.values()))
 
-    def _correlate(self, left, right, g, power=1):
-        """Return ``sum_s g_s A_s^power B_s^power`` for the products A and B of both sides."""
-        M = np.zeros((len(left), len(right)), self.dtype)
-        for start in range(0, len(g), self.plan.rows_at_once):
-            part = slice(start, min(start + self.plan.rows_at_once, len(g)))
-            A, B = self._products(left, part) ** power, self._products(right, part) ** power
-            M += (A * g[part]) @ B.T
-        return M
-
-    def _split(self, cut):
-        """Return the functions on both sides of a cut; all of them twice without a cut."""
-        if cut is None:
-            return [np.arange(len(self.owner))] * 2
-        return [np.flatnonzero(self.owner < cut), np.flatnonzero(self.owner >= cut)]
-
-    def _order(self, cut):
-        """Return the highest order on each side for which a cut has few enough products."""
-        sides = [len(side) for side in self._split(cut)]
-        for q in range(self.max_order // 2, 0, -1):
-            # An upper bound: products of functions of one column are counted, but do not occur.
-            if math.prod(_n_products(size, q) for size in sides) <= 2 * self.plan.most_products:
-                return q
-        return 0
-
-    def _sides(self, cut):
-        """Return the products of both sides as tuples of functions, those of low order first."""
-        if cut is None:
-            return [[(j,) for j in side] for side in self._split(cut)]
-        q = self._order(cut)
-        return [self._combinations(side, q) for side in self._split(cut)]
-
-    def _combinations(self, functions, q):
-        owner = self.owner.tolist()
-        found, last = [()], [()]
-        for _ in range(q):
-            # Extend each product by a function of a later column.
-            last = [
-                (*product, j)
-                for product in last
-                for j in functions.tolist()
-                if not product or owner[j] > owner[product[-1]]
-            ]
-            found += last
-        return found
-
-    def _products(self, products, part):
-        """Return the products at some samples, each as one of lower order times a function."""
-        place = {product: j for j, product in enumerate(products)}
-        out = np.ones((len(products), part.stop - part.start), self.dtype)
-        for product, j in sorted(place.items(), key=lambda item: len(item[0])):
-            if product[:-1] in place and product:
-                np.multiply(out[place[product[:-1]]], self.functions[product[-1], part], out=out[j])
-            else:
-                for function in product:
-                    out[j] *= self.functions[function, part]
+    def _correlate(self, g, pairs):
+        """Return ``sum_s g_s A_s B_s`` for the products A and B of each pair of lists."""
+        products, m = self._products, len(g)
+        out = [np.zeros((len(left), len(right)), np.float32) for left, right in pairs]
+        step = max(1, min(m, self.plan.numbers_at_once // len(products)))
+        for start in range(0, m, step):
+            part = slice(start, min(start + step, m))
+            values = products.values(self.functions[:, part])
+            for M, (left, right) in zip(out, pairs, strict=True):
+                M += (values[left] * g[part]) @ values[right].T
         return out
+
+    def _vary(self, squares, pairs):
+        """Return ``sum_s squares_s A_s^2 B_s^2`` for a few products A and B of each pair."""
+        products, known = self._products, {}
+
+        def values(indices):
+            for i in indices.tolist():
+                if i not in known:
+                    factors = self.functions[list(products.functions(i))]
+                    known[i] = factors.prod(axis=0) ** 2 if len(factors) else np.ones_like(squares)
+            return np.stack([known[i] for i in indices.tolist()])
+
+        return [
+            (values(left) * squares) @ values(right).T if len(left) else np.empty((0, 0))
+            for left, right in pairs
+        ]
 
     def strongest(self, terms: list[Term]) -> list[Term]:
         """Return the most significant terms, as many as are fitted together."""
@@ -255,8 +219,11 @@ class Screening:
     def values(self, terms: list[Term]) -> np.ndarray:
         """Return the products of centred functions at all samples, (m, number of terms)."""
         place = {at: j for j, at in enumerate(zip(self.owner.tolist(), self.slot, strict=True))}
-        products = [tuple(place[slot] for slot in term.slots) for term in terms]
-        return self._products(products, slice(0, len(self.weights))).T.astype(np.float64)
+        columns = [
+            self.functions[[place[slot] for slot in term.slots]].astype(float).prod(axis=0)
+            for term in terms
+        ]
+        return np.stack(columns, axis=1)
 
     def tensor(
         self, terms: list[Term], coefficients: ArrayLike | None = None, eps: float = 1e-3
@@ -292,8 +259,64 @@ class Screening:
         return TTTensor(cores)
 
 
-def _n_products(n_functions, q):
-    return sum(math.comb(n_functions, order) for order in range(q + 1))
+class _Products:
+    """Products of functions of different columns: none at all, then those of the last columns.
+
+    Product i is function `first[i]` times product `rest[i]`, which consists of functions of later
+    columns. Product 0 has no function.
+    """
+
+    def __init__(self, first, rest, ends, last):
+        self.first, self.rest = first, rest
+        self.ends = ends  # products of columns from k on are those before ends[k]
+        self._left = [np.flatnonzero(last == k) for k in range(len(ends) - 1)]
+        self.n_pairs = sum(len(left) * len(right) for left, right in self.pairs())
+
+    @classmethod
+    def up_to(cls, q: int, owner: np.ndarray, d: int, limit: float) -> "_Products | None":
+        """Return those of at most q functions; None if there are more pairs than the limit."""
+        first, rest, order, last = (np.array([start]) for start in (-1, -1, 0, -1))
+        ends, n_pairs = np.ones(d + 1, int), 0
+        for k in range(d - 1, -1, -1):
+            n, short = len(first), np.flatnonzero(order < q)
+            ends_here = np.where(short == 0, k, last[short])
+            for f in np.flatnonzero(owner == k):
+                first = np.concatenate([first, np.full(len(short), f)])
+                rest = np.concatenate([rest, short])
+                order = np.concatenate([order, order[short] + 1])
+                last = np.concatenate([last, ends_here])
+            ends[k] = len(first)
+            # A product that is added here is the left one of pairs with all after its last column.
+            n_pairs += int(ends[last[n:] + 1].sum())
+            if n_pairs > limit:
+                return None
+        return cls(first, rest, ends, last)
+
+    def __len__(self):
+        return len(self.first)
+
+    def pairs(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """Return for each column the products that end there, and those after it."""
+        rights = [np.arange(end) for end in self.ends[1:]]
+        return list(zip(self._left, rights, strict=True))
+
+    def functions(self, i: int) -> tuple[int, ...]:
+        """Return the functions of a product."""
+        found = []
+        while i > 0:
+            found.append(int(self.first[i]))
+            i = self.rest[i]
+        return tuple(found)
+
+    def values(self, functions: np.ndarray) -> np.ndarray:
+        """Return the products (n, m) of the values (functions, m)."""
+        out = np.ones((len(self), functions.shape[1]), functions.dtype)
+        ends = self.ends[::-1].tolist()
+        for start, stop in zip(ends[:-1], ends[1:], strict=True):
+            np.multiply(
+                functions[self.first[start:stop]], out[self.rest[start:stop]], out=out[start:stop]
+            )
+        return out
 
 
 def sparse_cores(

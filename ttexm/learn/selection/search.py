@@ -1,270 +1,432 @@
-"""The search for settings that were not given: penalty, order scale, rank and number of sweeps.
+"""The search for settings: what to try next, and what to take."""
 
-The search uses cross-validation on the training rows. It tries many candidates with few sweeps, and
-then the best of them with more:
-
-1. a path of linear models, from large to small penalties;
-2. for each order scale, two sweeps at rank 4 with penalties around the best one, each started from
-   the last (on one fold, if there are many rows);
-3. the best three candidates, with more sweeps, at rank 8;
-4. the best candidate at other ranks, higher ones first, with as many sweeps as help.
-
-The linear model, and models that start from the products that screening finds, are candidates as
-well. As in the one-standard-error rule, the simplest candidate within half a standard error of the
-best one is taken. All numbers are those of `SearchPlan`.
-"""
-
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...checks import check_ranks
 from .. import progress
-from ..data import Data
+from ..bases import FEW, LINEAR, ROUGH, SMOOTH, Basis
+from .averaging import average_weights, best_of_levels
 from .candidate import Candidate
 from .plan import PLAN, SearchPlan
-from .validation import Validation
+from .validation import Validation, is_better
 
 
-def possible_ranks(data: Data, ranks: Sequence[int], plan: SearchPlan = PLAN) -> list[int]:
-    """Return the ranks that the shape of the tensor and the number of rows allow, in order."""
-    # Ranks above what the shape allows would all be the same model.
-    most = max(check_ranks(data.shape, max(ranks)))
-    if len(ranks) > 1:
-        # Few rows cannot determine a high rank, but a linear model must have room.
-        fewest = data.n_outputs + 1
-        most = min(most, max(min(ranks), round(data.size) // plan.rows_per_rank, fewest))
-        ranks = [max(rank, fewest) for rank in ranks]
-    return sorted({min(rank, most) for rank in ranks})
+@dataclass(frozen=True)
+class Given:
+    """Settings that are not searched for; None for those that are.
+
+    Parameters
+    ----------
+    rank : int, optional
+    total_alpha : float, optional
+        alpha times the number of rows.
+    order_scale : float, optional
+    """
+
+    rank: int | None = None
+    total_alpha: float | None = None
+    order_scale: float | None = None
+
+
+class OutOfTimeError(Exception):
+    """The search has used up its time."""
 
 
 class Search:
-    """A search for settings.
+    """Tries additive models, then models with interactions, and averages the best of them.
+
+    1. *Additive models* of straight lines and of curves, along the penalties.
+    2. *Explore*: one sweep at a low rank, climbing over penalty and order scale, for each basis.
+    3. *Judge* the best of each basis with more sweeps at a higher rank, and climb from the winner
+       over rank, order scale and penalty.
+    4. *Screen* for products, and judge models that start from them.
+    5. *Average* the best of each level that is not clearly worse than the best of all.
 
     Parameters
     ----------
     validation : Validation
-    total_alpha : float, optional
-        The penalty alpha times the number of rows, if the user has chosen it.
-    order_scales, ranks : sequences, optional
-        Values to choose from, by default those of the plan; only one if the user has chosen it.
-    max_iter : int, optional
-        Most sweeps, if fewer than those of the plan.
+    given : Given
+    has_curves : bool
+        Whether there are columns with several functions, so that bases differ.
+    n_rows : int
+        Of all rows.
+    n_outputs : int
     n_columns : int
-        Columns of the table. If there are many, fewer candidates are tried.
+    max_iter : int, optional
+        Most sweeps.
+    time_limit : float, optional
+        Seconds after which the search ends with the best so far.
     verbose : bool
     plan : SearchPlan
 
     Attributes
     ----------
     tried : list of Candidate
-        Candidates that were tried on all folds so far, with their losses.
+        All candidates, in the order in which they were tried.
     """
 
     def __init__(
         self,
         validation: Validation,
-        total_alpha: float | None = None,
-        order_scales: Sequence[float] | None = None,
-        ranks: Sequence[int] | None = None,
-        max_iter: int | None = None,
+        given: Given = Given(),
+        has_curves: bool = False,
+        n_rows: int = 0,
+        n_outputs: int = 1,
         n_columns: int = 1,
+        max_iter: int | None = None,
+        time_limit: float | None = None,
         verbose: bool = False,
         plan: SearchPlan = PLAN,
     ):
-        self.validation, self.total_alpha, self.plan = validation, total_alpha, plan
-        self.order_scales = sorted(order_scales or plan.order_scales)
-        self.ranks = sorted(ranks or plan.ranks)
-        self.is_wide = n_columns >= plan.many_columns
-        most = plan.few_sweeps if self.is_wide else plan.most_sweeps
-        self.max_iter = most if max_iter is None else min(max_iter, most)
-        self.verbose = verbose
+        self.validation, self.given, self.plan = validation, given, plan
+        self.has_curves = has_curves
+        self.max_iter = max_iter or plan.most_sweeps
+        self.verbose, self.n_rows = verbose, n_rows
+        # How much a row costs, next to one of a table as wide as the plan's numbers are for.
+        self.effort = max(1.0, n_columns * (1 + n_outputs) / (2 * plan.usual_columns))
+        self.ranks = possible_ranks(given, n_rows, n_outputs, plan)
+        self.scales = plan.order_scales if given.order_scale is None else (given.order_scale,)
+        # With a given alpha the ridge follows from the order scale.
+        self.ridges = plan.ridges if given.total_alpha is None else (None,)
         self.tried: list[Candidate] = []
+        self._known: dict = {}
+        self._end = math.inf if time_limit is None else time.monotonic() + time_limit
 
-    @property
-    def _n_folds(self):
-        return len(self.validation.weights)
+    # -- the steps -----------------------------------------------------------------------------
 
-    @property
-    def _n_explored(self):
-        """Number of folds for exploring: one if there are many rows, else all."""
-        is_thorough = self._n_folds == self.plan.n_folds and not self.is_wide
-        return self._n_folds if is_thorough else 1
+    def run(self, may_be_additive: bool = True) -> list[tuple[float, Candidate]]:
+        """Return the models to average, with their weights, the best one first.
 
-    @property
-    def _exploring_sweeps(self):
-        return 1 if self.is_wide else self.plan.exploring_sweeps
-
-    def run(self, may_be_linear: bool = True) -> Candidate:
-        """Return the best settings; those of a linear model only if that is wanted."""
-        plan = self.plan
-        n_steps = len(plan.ridges) + 1
-        n_steps += len(self.order_scales) * (plan.higher + 1 + plan.lower)
-        n_steps += plan.n_candidates + len(self.ranks) + 1
-        self.bar = progress.bar(n_steps, "choosing settings", self.verbose)
-        try:
-            linear = self._linear_path()
-            screened = self.validation.screened(linear.ridge, self._screened_rank)
-            tried = self._search(linear)
-            best = self._simplest([linear, *tried] if may_be_linear else tried)
-            if screened is None:
-                return best
-            found = self._try_screened(screened, linear)
-            return found if _is_better(found, best, by=plan.screening.gain) else best
-        finally:
-            self.bar.close()
-
-    def best_so_far(self, may_be_linear: bool = True) -> Candidate | None:
-        """Return the best settings that were tried on all folds, if the search was interrupted."""
-        tried = [candidate for candidate in self.tried if may_be_linear or not candidate.is_linear]
-        return min(tried, key=_score, default=None)
-
-    def _linear_path(self) -> Candidate:
-        """Return the best linear model; the path ends after two penalties that were worse."""
-        if self.total_alpha is None:
-            settings = [(ridge, self.order_scales[-1]) for ridge in self.plan.ridges]
-        else:
-            settings = [(self.total_alpha / s**2, s) for s in self.order_scales]
-        path = []
-        for ridge, s in settings:
-            losses = self.validation.linear(ridge)
-            path.append(self._judged(Candidate(ridge, s, 2, 0, is_linear=True), losses))
-            self._tell(path[-1])
-            if len(path) > 2 and path[-3].score < path[-2].score < path[-1].score:
-                break
-        return min(path, key=_score)
-
-    def _grid(self, linear: Candidate):
-        """Yield each order scale with the penalties to try, from large to small."""
-        plan = self.plan
-        for s in self.order_scales:
-            if self.total_alpha is not None:
-                yield s, (self.total_alpha / s**2,)
-            elif self.is_wide:
-                yield s, (linear.ridge,)
-            else:
-                at = plan.ridges.index(linear.ridge)
-                yield s, plan.ridges[max(0, at - plan.higher) : at + plan.lower + 1]
-
-    def _search(self, linear: Candidate) -> list[Candidate]:
-        plan = self.plan
-        low, middle, *high = self.ranks if len(self.ranks) > 1 else self.ranks * 2
-        explored, tried = [], []
-        for s, ridges in self._grid(linear):
-            explored += self._explore(s, ridges, low)
-        n_candidates = plan.n_candidates - self.is_wide
-        for candidate in sorted(explored, key=_score)[:n_candidates]:
-            again = replace(candidate, rank=middle, n_iter=plan.judging_sweeps)
-            tried.append(self._try(again, self._n_folds)[0])
-        top = min(tried, key=_score)
-        # Higher ranks come first: if one of them helps, lower ones are not tried.
-        for rank in dict.fromkeys((*high, middle, low)):
-            is_done = top.n_iter < plan.judging_sweeps or self.max_iter <= plan.judging_sweeps
-            if rank == middle and is_done:
-                continue
-            again = replace(top, rank=rank, n_iter=self.max_iter)
-            tried.append(self._try(again, self._n_folds)[0])
-            if rank > middle and _score(tried[-1]) < _score(top):
-                break
-        return tried
-
-    def _explore(self, s, ridges, rank) -> Iterator[Candidate]:
-        """Try penalties from large to small, with few sweeps, until one is worse."""
-        tensors, last = None, np.inf
-        for ridge in ridges:
-            candidate = Candidate(ridge, s, rank, self._exploring_sweeps)
-            candidate, tensors = self._try(candidate, self._n_explored, tensors)
-            yield candidate
-            if candidate.score > last:
-                break
-            last = candidate.score
-
-    def _try(self, candidate: Candidate, n_folds: int, starts=None, fewest: int = 1):
-        """Return the candidate at its best number of sweeps, and the tensors of the last sweep."""
-        trial = self.validation.trial(candidate, n_folds, starts)
-        patience, best = 1 if self.is_wide else self.plan.patience, None
-        for n_iter in range(min(candidate.n_iter, self.max_iter) + 1):
-            if n_iter:
-                trial.advance()
-            now = self._judged(replace(candidate, n_iter=n_iter), trial.losses())
-            is_first = best is None or best.n_iter < fewest
-            if is_first or _is_better(now, best, by=self.plan.improvement):
-                best = now
-            elif n_iter - best.n_iter >= patience:
-                break
-        self._tell(best)
-        return best, trial.tensors
-
-    def _judged(self, candidate: Candidate, losses) -> Candidate:
-        weights = self.validation.weights[: len(losses)]
-        with np.errstate(over="ignore"):
-            scores = [
-                float(np.average(part, weights=shares))
-                for part, shares in zip(losses, weights, strict=True)
-            ]
-        shares = tuple(float(part.sum()) for part in weights)
-        return replace(candidate, scores=tuple(scores), shares=shares, losses=tuple(losses))
-
-    def _simplest(self, candidates: list[Candidate]) -> Candidate:
-        """Return the simplest candidate within the plan's number of standard errors of the best.
-
-        The simplest is the one with the largest penalty on interactions, then the lowest rank.
+        Models with interactions only, and just one, unless `may_be_additive`.
         """
-        best = min(candidates, key=_score)
-        weights = np.concatenate(self.validation.weights)
-        weights, n = weights / weights.sum(), weights.sum()
+        self._bar = progress.bar(self._most_steps(), "choosing settings", self.verbose)
+        try:
+            found = self._search(may_be_additive)
+        except OutOfTimeError:
+            found = self.best_so_far(may_be_additive)
+            if found is None:
+                raise
+        finally:
+            self._bar.close()
+        return found
 
-        def penalty_of_pairs(candidate):
-            return np.inf if candidate.is_linear else candidate.ridge / candidate.order_scale**2
+    def best_so_far(self, may_be_additive: bool = True) -> list[tuple[float, Candidate]] | None:
+        """Return the best candidate of those tried on most folds, if the search was interrupted."""
+        tried = [c for c in self.tried if may_be_additive or not c.is_additive]
+        most = max((c.n_folds for c in tried), default=0)
+        tried = [c for c in tried if c.n_folds == most]
+        return [(1.0, min(tried, key=_score))] if tried else None
 
-        for candidate in sorted(candidates, key=lambda c: (-penalty_of_pairs(c), c.rank)):
-            with np.errstate(invalid="ignore"):
-                worse = np.concatenate(candidate.losses) - np.concatenate(best.losses)
-                mean = weights @ worse
-                standard_error = np.sqrt(weights @ (worse - mean) ** 2 / n)
-            if candidate is best or mean <= self.plan.as_good * standard_error:
-                return candidate
+    def _search(self, may_be_additive):
+        linear = self._additive_path(LINEAR)
+        curved = self._additive_path(ROUGH) if self.has_curves else linear
+        explored = self._explore(linear, curved)
+        judged = self._judge(explored)
+        best = min(judged, key=_score)
+        screened = self._try_screened(linear)
+        if screened is not None and is_better(screened, best, self.plan.screening.gain):
+            judged.append(screened)
+        if not may_be_additive:
+            return [(1.0, min(judged, key=_score))]
+        members = best_of_levels([linear, curved, *judged], self.plan)
+        if len(members) == 1:
+            return [(1.0, members[0])]
+        members = best_of_levels([self._on_all_folds(member) for member in members], self.plan)
+        folds = self.validation.folds[: members[0].n_folds]
+        y = np.concatenate([fold.test.y for fold in folds])
+        weights = average_weights(members, y, folds[0].test.loss, self.plan)
+        found = [(float(a), member) for a, member in zip(weights, members, strict=True) if a > 0]
+        return sorted(found, key=lambda pair: -pair[0])
+
+    def _additive_path(self, basis: Basis) -> Candidate:
+        """Return the best additive model: along larger penalties while they help, else smaller."""
+        if self.given.total_alpha is not None:
+            return min((self._additive(basis, self._ridge(0, s)) for s in self.scales), key=_score)
+        at, n = self.ridges.index(self.plan.first_ridge), len(self.ridges)
+        best = self._additive(basis, self.ridges[at])
+        for step in (1, -1):
+            is_moved = False
+            while 0 <= at + step < n:
+                following = self._additive(basis, self.ridges[at + step])
+                if not following.score < best.score:
+                    break
+                best, at, is_moved = following, at + step, True
+            if is_moved:
+                break
         return best
 
-    @property
-    def _screened_rank(self):
-        return self.plan.screening.most_rank if len(self.ranks) > 1 else self.ranks[0]
+    def _explore(self, linear: Candidate, curved: Candidate) -> list[list[Candidate]]:
+        """Return the candidates of each basis after one sweep, from the best one on."""
+        plan = self.plan
+        if not self.has_curves:
+            at = self._nearest(max(linear.ridge, plan.least_ridge))
+            places = [(at, self._nearest_scale(s)) for s in plan.level_scales]
+            first = min(places, key=lambda place: self._explored(LINEAR, *place).score)
+            return [self._climb(LINEAR, *first, plan.most_explored)]
+        # The basis of the better additive model first; the others start where that one ended.
+        others = [SMOOTH, FEW]
+        if curved.score < linear.score:
+            low, high = plan.first_ridges
+            first, at, s = ROUGH, min(max(self._up(curved.ridge), low), high), plan.first_scale
+            if curved.score > linear.score - plan.curve_gain * abs(linear.score):
+                others.append(LINEAR)
+        else:
+            first, at, s = LINEAR, linear.ridge, plan.linear_scale
+            others.append(ROUGH)
+        found = [
+            self._climb(first, self._nearest(at), self._nearest_scale(s), plan.most_explored)
+        ]
+        best = found[0][0]
+        at, scale = self._nearest(best.ridge), self._nearest_scale(best.order_scale)
+        for basis in others:
+            start = max(0, at - 1) if basis == SMOOTH and first == ROUGH else at
+            candidate = self._explored(basis, start, scale)
+            is_far = is_better(best, candidate, plan.far)
+            most = 1 if is_far else plan.fewer_explored
+            found.append(self._climb(basis, start, scale, most))
+        return found
 
-    def _try_screened(self, starts, linear: Candidate) -> Candidate:
-        """Return the best settings for starts from screened products.
+    def _climb(self, basis, ridge, scale, most) -> list[Candidate]:
+        """Step from neighbour to neighbour while the loss falls; both are places in the grid."""
+        best = self._explored(basis, ridge, scale)
+        tried, n_before = [best], len(self._known) - 1
+        moves, n_failed = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)], 0
+        while n_failed < len(moves) and len(self._known) - n_before < most:
+            up, wider = moves[0]
+            if self._is_place(ridge + up, scale + wider):
+                following = self._explored(basis, ridge + up, scale + wider)
+                tried.append(following)
+                if is_better(following, best, self.plan.gain):
+                    best, ridge, scale, n_failed = following, ridge + up, scale + wider, 0
+                    continue
+            moves, n_failed = [*moves[1:], moves[0]], n_failed + 1
+        return sorted(set(tried), key=_score)
 
-        The two largest order scales are tried.
+    def _judge(self, explored: list[list[Candidate]]) -> list[Candidate]:
+        """Return candidates with more sweeps on more folds: the best explored ones and others.
+
+        The best three of the best basis, and the best one of each other basis that is near it; then
+        other ranks for the winner; then the other bases at its rank.
         """
-        explored, rank = [], max(W.rank for W in starts)
+        plan, rank = self.plan, self._nearest_rank(self.plan.judging_rank)
+        explored = sorted(explored, key=lambda found: found[0].score)
+        lowest = explored[0][0]
+        chosen = [c for found in explored for c in found[: plan.n_judged if found[0] is lowest else 1]]
+        places, judged = {}, []
+        for c in chosen:
+            if not is_better(lowest, c, plan.near):
+                place = self._nearest(c.ridge), self._nearest_scale(c.order_scale), rank
+                judged.append(self._judged(c.basis, *place))
+                places[judged[-1]] = place
+        best = min(judged, key=_score)
+        found, end = self._change_rank(best, places[best])
+        steps = np.subtract(end, places[best])
+        winner = min(found, key=_score)
+        for c in {c.basis: c for c in judged}.values():
+            place = tuple(np.add(places[c], steps).tolist())
+            if c.basis != best.basis and steps.any() and self._is_place(*place):
+                if not is_better(winner, c, plan.near):
+                    found.append(self._judged(c.basis, *place))
+        return [*judged, *found]
 
-        def judge(candidate, n_folds):
-            scaled = self.validation.rescaled(starts, candidate.order_scale)[:n_folds]
-            return self._try(candidate, n_folds, scaled, fewest=0)[0]
+    def _change_rank(self, best: Candidate, place: tuple[int, int, int]):
+        """Step down in rank while that helps, then over order scale and penalty; else step up.
 
-        # Order scale 1, at which the products were fitted, comes first: the first of equals wins.
-        for s, ridges in list(self._grid(linear))[:-3:-1]:
-            for ridge in ridges:
-                sweeps = self._exploring_sweeps + 1
-                candidate = Candidate(ridge, s, rank, sweeps, is_screened=True)
-                explored.append(judge(candidate, self._n_explored))
-        best = min(explored, key=_score)
-        if self._n_explored == self._n_folds:
-            return best
-        return judge(replace(best, n_iter=self._exploring_sweeps + 1), self._n_folds)
+        Low ranks cost little, high ones much. Returns all candidates that were tried, and the place
+        of the best one.
+        """
+        tried = [best]
 
-    def _tell(self, candidate):
-        if len(candidate.scores) == self._n_folds:
-            self.tried.append(candidate)
-        self.bar.update(f"validation loss {candidate.score:.4g}")
+        def step(move, gain):
+            nonlocal best, place
+            following = tuple(np.add(place, move).tolist())
+            if not self._is_place(*following):
+                return False
+            candidate = self._judged(best.basis, *following)
+            tried.append(candidate)
+            is_taken = is_better(candidate, best, gain)
+            if is_taken:
+                best, place = candidate, following
+            return is_taken
+
+        plan = self.plan
+        if step((0, 0, -1), plan.judged_gain) or step((0, 0, -2), plan.judged_gain):
+            while step((0, 0, -1), plan.judged_gain):
+                pass
+            moves, n_failed = [(0, -1, 0), (0, 1, 0), (1, 0, 0), (-1, 0, 0)], 0
+            while n_failed < len(moves) and len(tried) < plan.most_judged:
+                if step(moves[0], plan.judged_gain):
+                    n_failed = 0
+                else:
+                    moves, n_failed = [*moves[1:], moves[0]], n_failed + 1
+        elif step((0, 0, 1), plan.rank_gain):
+            step((-1, -1, 0), plan.judged_gain)
+            while step((0, 0, 1), plan.rank_gain):
+                pass
+        return tried, place
+
+    def _try_screened(self, linear: Candidate) -> Candidate | None:
+        """Return the best model that starts from screened products, if there are any."""
+        most = self.plan.screening.most_rank if self.given.rank is None else self.given.rank
+        self._check_time()
+        rank = self.validation.screen(linear.ridge, most)
+        if rank == 0:
+            return None
+        found, at = [], self._nearest(linear.ridge)
+        for scale in sorted({self._nearest_scale(s) for s in self.plan.screening.scales}):
+            for ridge in range(at - 1, at + 2):
+                if self._is_place(ridge, scale):
+                    s = self.scales[scale]
+                    candidate = Candidate(
+                        LINEAR, self._ridge(ridge, s), s, rank, self._sweeps(rank), True
+                    )
+                    found.append(self._trained(candidate, self._n_judging, fewest=0))
+        return min(found, key=_score)
+
+    # -- candidates ----------------------------------------------------------------------------
+
+    def _additive(self, basis, ridge):
+        return self._try(
+            ("additive", basis, ridge),
+            lambda: self.validation.additive(basis, ridge, self._n_judging),
+        )
+
+    def _explored(self, basis, ridge, scale):
+        s, rank = self.scales[scale], self.ranks[self._nearest_rank(self.plan.exploring_rank)]
+        candidate = Candidate(basis, self._ridge(ridge, s), s, rank, 1)
+        return self._trained(candidate, self._n_exploring, fewest=1)
+
+    def _judged(self, basis, ridge, scale, rank):
+        s, rank = self.scales[scale], self.ranks[rank]
+        candidate = Candidate(basis, self._ridge(ridge, s), s, rank, self._sweeps(rank))
+        return self._trained(candidate, self._n_judging, self.plan.fewest_sweeps)
+
+    def _sweeps(self, rank):
+        is_quick = not self.has_curves or rank <= self.plan.quick_rank
+        most = self.plan.most_sweeps if is_quick else self.plan.judging_sweeps
+        return min(most, self.max_iter)
+
+    def _trained(self, candidate, n_folds, fewest):
+        fewest = min(fewest, candidate.n_iter)
+        return self._try(
+            (candidate, n_folds, fewest),
+            lambda: self.validation.trained(candidate, n_folds, fewest),
+        )
+
+    def _on_all_folds(self, candidate: Candidate) -> Candidate:
+        """Return a candidate that was tried on all folds, with the same number of sweeps."""
+        n_folds = self.validation.n_folds
+        if candidate.n_folds == n_folds:
+            return candidate
+        if candidate.is_additive:
+            return self._try(
+                ("additive", candidate.basis, candidate.ridge, n_folds),
+                lambda: self.validation.additive(candidate.basis, candidate.ridge, n_folds),
+            )
+        settings = replace(candidate, predictions=(), losses=(), weights=())
+        return self._trained(settings, n_folds, candidate.n_iter)
+
+    def _try(self, key, make):
+        """Return what was tried before, or try it now."""
+        if key not in self._known:
+            self._check_time()
+            self._known[key] = found = make()
+            self.tried.append(found)
+            self._bar.update(f"{describe(found)}: loss {found.score:.4g}")
+        return self._known[key]
+
+    def _check_time(self):
+        if time.monotonic() > self._end:
+            raise OutOfTimeError
+
+    # -- the grid ------------------------------------------------------------------------------
+
+    def _ridge(self, at, s):
+        total = self.given.total_alpha
+        return self.ridges[at] if total is None else total / s**2
+
+    def _is_place(self, ridge, scale, rank=0):
+        sizes = len(self.ridges), len(self.scales), len(self.ranks)
+        return all(0 <= a < n for a, n in zip((ridge, scale, rank), sizes, strict=True))
+
+    def _nearest(self, ridge):
+        if self.given.total_alpha is not None:
+            return 0
+        return int(np.argmin(np.abs(np.log(np.array(self.ridges) / ridge))))
+
+    def _nearest_scale(self, s):
+        return int(np.argmin(np.abs(np.log(np.array(self.scales) / s))))
+
+    def _nearest_rank(self, rank):
+        return int(np.argmin(np.abs(np.log(np.array(self.ranks) / rank))))
+
+    def _up(self, ridge):
+        at = min(self._nearest(ridge) + 1, len(self.ridges) - 1)
+        return ridge if self.given.total_alpha is not None else self.ridges[at]
+
+    def _n_of(self, limits, n_rows):
+        n, (few, some) = self.validation.n_folds, limits
+        return n if n_rows < few else min(n, 2 if n_rows < some else 1)
+
+    @property
+    def _n_exploring(self):
+        if not self.has_curves:
+            return self.validation.n_folds
+        return self._n_of(self.plan.exploring_rows, self.n_rows * self.effort)
+
+    @property
+    def _n_judging(self):
+        n_folds = self._n_of(self.plan.judging_rows, self.n_rows)
+        return n_folds if self.effort < self.plan.large_effort else min(n_folds, 2)
+
+    def _most_steps(self):
+        """Return the largest number of candidates there can be, for the progress bar."""
+        plan, n_bases = self.plan, 4 if self.has_curves else 1
+        n_additive = min(2, n_bases) * len(self.ridges)
+        n_explored = plan.most_explored + (n_bases - 1) * plan.fewer_explored
+        return n_additive + n_explored + n_bases + plan.most_judged + 6
+
+
+def describe(candidate: Candidate) -> str:
+    """Return a few words on what was tried."""
+    if candidate.is_additive:
+        return f"additive, {candidate.basis.name}, ridge {candidate.ridge:.3g}"
+    kind = "screened" if candidate.is_screened else candidate.basis.name
+    return (
+        f"{kind}, rank {candidate.rank}, ridge {candidate.ridge:.3g}, "
+        f"order scale {candidate.order_scale:.3g}"
+    )
 
 
 def _score(candidate):
-    """Return the score to nine digits, so that rounding errors do not decide between equals."""
-    return float(f"{candidate.score:.9g}")
+    return candidate.score
 
 
-def _is_better(candidate, other, by):
-    """Return whether a score is lower than another by a share of it; scores may be negative."""
-    score, limit = _score(candidate), _score(other)
-    return score < limit - (by * abs(limit) if np.isfinite(limit) else 0)
+def possible_ranks(
+    given: Given, n_rows: int, n_outputs: int, plan: SearchPlan = PLAN
+) -> tuple[int, ...]:
+    """Return the ranks to try: the given one, or those that the rows and outputs allow."""
+    if given.rank is not None:
+        return (given.rank,)
+    least = n_outputs + 1 if n_outputs > 1 else 2
+    highest = max(plan.least_rank, least, n_rows // plan.rows_per_rank)
+    return tuple(sorted({max(least, min(rank, highest)) for rank in plan.ranks}))
+
+
+def spread_starts(
+    members: list[tuple[float, Candidate]], plan: SearchPlan = PLAN
+) -> Iterator[tuple[float, Candidate, int]]:
+    """Yield (weight, member, seed) for all fits of an average: several starts of each member.
+
+    Members of larger weight get more of the plan's number of starts; additive models have none.
+    """
+    for weight, member in members:
+        n = 1
+        if not (member.is_additive or member.is_screened):
+            n = round(min(plan.n_starts, plan.most_rank / member.rank) * weight)
+        for seed in range(max(1, n)):
+            yield weight / max(1, n), member, seed

@@ -1,16 +1,20 @@
-"""Validation: losses of candidates on rows that their models were not trained on."""
+"""Validation: what models of given settings predict for rows that they were not trained on."""
+
+from dataclasses import replace
 
 import numpy as np
 
+from ...kernels import schedule
 from ...tt.tensor import TTTensor
-from .. import initialize
+from ..bases import LINEAR, Basis
 from ..data import Data
-from ..initialize import Additive
 from ..solvers.sweeps import Sweeps
 from .candidate import Candidate
 from .folds import Fold, make_folds
 from .plan import PLAN, SearchPlan
 from .screening import screen
+
+SOLVER = Sweeps(dtype=np.float32)
 
 
 class Validation:
@@ -29,104 +33,113 @@ class Validation:
         self, data: Data, rng: np.random.Generator, max_order: int, plan: SearchPlan = PLAN
     ):
         self.folds, self.max_order, self.plan = make_folds(data, rng, plan), max_order, plan
+        self._screened: list[TTTensor] | None = None
 
     @property
-    def weights(self) -> list[np.ndarray]:
-        """Weights of the rows that each fold is tested on."""
-        return [fold.test.weights for fold in self.folds]
+    def n_folds(self) -> int:
+        return len(self.folds)
 
-    def linear(self, ridge: float) -> list[np.ndarray]:
-        """Return the losses of the linear model, an array for each fold."""
-        return [fold.test.losses(fold.linear(ridge).tensor(), 1.0) for fold in self.folds]
+    def additive(self, basis: Basis, ridge: float, n_folds: int) -> Candidate:
+        """Return an additive model, tried on the first folds."""
 
-    def trial(
-        self, candidate: Candidate, n_folds: int, starts: list[TTTensor] | None = None
-    ) -> "Trial":
-        """Return models of some settings on the first folds.
+        def predict(fold):
+            return fold.predict(fold.additive(basis, ridge), basis)
 
-        They start from the given tensors, or else from the linear model.
-        """
         folds = self.folds[:n_folds]
-        if starts is None:
-            starts = [
-                initial_point(fold.linear(candidate.ridge), candidate, fold.train, self.plan)
-                for fold in folds
-            ]
-        return Trial(folds, candidate, starts, self.plan)
+        return _tried(Candidate(basis, ridge), folds, side_by_side(predict, folds))
 
-    def screened(self, ridge: float, rank: int) -> list[TTTensor] | None:
-        """Return linear models with the products that screening finds, at order scale 1.
+    def trained(
+        self, candidate: Candidate, n_folds: int, fewest: int = 1, patience: int = 2
+    ) -> Candidate:
+        """Return a candidate at its best number of sweeps, tried on the first folds.
 
-        None if there is a fold in which none are found; the remaining folds are then not screened,
-        as significant products would be found in all of them.
+        Parameters
+        ----------
+        candidate : Candidate
+            Its number of sweeps is the largest that is tried.
+        n_folds : int
+        fewest : int
+            The smallest number of sweeps.
+        patience : int
+            Sweeps without a better loss after which to stop.
+        """
+        folds, best = self.folds[:n_folds], None
+        trials = side_by_side(lambda j: self._trial(candidate, j), range(n_folds))
+        for n_iter in range(candidate.n_iter + 1):
+            if n_iter:
+                side_by_side(_Trial.advance, trials)
+            if n_iter < fewest:
+                continue
+            predictions = side_by_side(_Trial.predict, trials)
+            now = _tried(replace(candidate, n_iter=n_iter), folds, predictions)
+            if best is None or is_better(now, best, self.plan.improvement):
+                best = now
+            elif n_iter - best.n_iter >= patience:
+                break
+        return best
+
+    def _trial(self, candidate, j):
+        fold, s = self.folds[j], candidate.order_scale
+        linear = fold.additive(candidate.basis, candidate.ridge)
+        if not candidate.is_screened:
+            cores = linear.start(s, candidate.rank, self.plan.padding, 0)
+            return _Trial(fold, candidate, cores, np.inf)
+        W = fold.train.from_plain(self._screened[j], candidate.basis, s)
+        alpha = candidate.alpha(fold.train.size)
+        limit = fold.train.value(linear.tensor(s), candidate.basis, s, alpha)
+        return _Trial(fold, candidate, W.to_cores(), limit)
+
+    def screen(self, ridge: float, rank: int) -> int:
+        """Look for products in all folds; return the largest rank of the models with them.
+
+        0 if there is a fold in which none are found; the remaining folds are then not screened, as
+        significant products would be found in all of them.
         """
         found = []
         for fold in self.folds if self.max_order > 1 else []:
-            W = screen(fold.train, fold.linear(ridge), ridge, self.max_order, self.plan.screening)
+            linear = fold.additive(LINEAR, ridge)
+            W = screen(fold.train, linear, ridge, self.max_order, self.plan.screening)
             if W is None:
-                return None
-            found.append(W.round(rank=rank))
-        return found or None
-
-    def rescaled(self, tensors: list[TTTensor], order_scale: float) -> list[TTTensor]:
-        """Return models of order scale 1 at another one, one for each fold."""
-        return [
-            fold.train.rescaled(W, order_scale) for fold, W in zip(self.folds, tensors, strict=True)
-        ]
+                return 0
+            found.append(fold.train.to_plain(W.round(rank=rank), LINEAR, 1.0))
+        self._screened = found
+        return max((W.rank for W in found), default=0)
 
 
-class Trial:
-    """Models of some settings, one for each fold, while they are trained."""
+class _Trial:
+    """The model of some settings on one fold, while it is trained."""
 
-    def __init__(
-        self, folds: list[Fold], candidate: Candidate, starts: list[TTTensor], plan: SearchPlan
-    ):
-        self.folds, self.candidate, self.tensors = folds, candidate, starts
-        self._runs, self._limits = [], []
-        for fold, W in zip(folds, starts, strict=True):
-            s, alpha = candidate.order_scale, candidate.alpha(fold.train.size)
-            sweeps = Sweeps(dtype=precision(fold.train, plan))
-            objective = fold.train.objective(alpha)
-            self._runs.append(sweeps.start(W, fold.train.features(s), objective))
-            self._limits.append(np.inf)
-            if candidate.is_screened:
-                linear = fold.train.rescaled(fold.linear(candidate.ridge).tensor(), s)
-                self._limits[-1] = fold.train.value(linear, s, alpha)
+    def __init__(self, fold: Fold, candidate: Candidate, cores: list[np.ndarray], limit: float):
+        self.candidate, self.limit = candidate, limit
+        basis, s, train = candidate.basis, candidate.order_scale, fold.train
+        self.test = fold.test.features(basis, s)
+        objective = train.objective(candidate.alpha(train.size))
+        self.run = SOLVER.start_at(cores, train.features(basis, s), objective)
 
-    def advance(self) -> None:
-        """Sweep once over the cores of each model."""
-        for run in self._runs:
-            run.iterate()
-        self.tensors = [run.tensor() for run in self._runs]
+    def advance(self):
+        self.run.iterate()
 
-    def losses(self) -> list[np.ndarray]:
-        """Return the losses now, an array for each fold.
+    def predict(self):
+        """The predictions now; infinite if a fit would not return the model.
 
-        They are infinite for screened products whose objective is above that of the linear model:
-        with these settings, a fit would not return them.
+        That is so for screened products whose objective is above that of the additive model.
         """
-        losses = []
-        for fold, W, run, limit in zip(
-            self.folds, self.tensors, self._runs, self._limits, strict=True
-        ):
-            found = fold.test.losses(W, self.candidate.order_scale)
-            losses.append(found if run.value <= limit else np.full_like(found, np.inf))
-        return losses
+        f = self.run.predict(self.test)
+        return f if self.run.value <= self.limit else np.full_like(f, np.inf)
 
 
-def initial_point(
-    linear: Additive,
-    candidate: Candidate,
-    data: Data,
-    plan: SearchPlan,
-    rng: np.random.Generator | None = None,
-) -> TTTensor:
-    """Return the linear model at a candidate's order scale, its ranks filled up at random."""
-    W = data.rescaled(linear.tensor(), candidate.order_scale)
-    rng = np.random.default_rng(0) if rng is None else rng
-    return initialize.padded(W, candidate.rank, plan.padding, rng, linear)
+def side_by_side(function, items) -> list:
+    """Return the results for all items, computed on threads."""
+    return schedule.run_side_by_side([lambda item=item: function(item) for item in items])
 
 
-def precision(data: Data, plan: SearchPlan) -> type:
-    """Return the precision of the partial products of a sweep."""
-    return np.float64 if len(data) <= plan.double_precision_rows else np.float32
+def _tried(candidate, folds, predictions):
+    losses = [fold.test.losses_of(f) for fold, f in zip(folds, predictions, strict=True)]
+    weights = tuple(fold.test.weights for fold in folds)
+    return replace(candidate, predictions=tuple(predictions), losses=tuple(losses), weights=weights)
+
+
+def is_better(candidate: Candidate, other: Candidate, by: float) -> bool:
+    """Return whether a score is lower than another by a share of it; scores may be negative."""
+    score, limit = candidate.score, other.score
+    return score < limit - (by * abs(limit) if np.isfinite(limit) else 0)

@@ -31,9 +31,23 @@ class Run(ABC):
     def tensor(self) -> TTTensor:
         """Return the tensor as it is now."""
 
+    def predict(self, batch: RankOneBatch) -> np.ndarray:
+        """Return the raw predictions for other rows, each of them once."""
+        return self.tensor().contract(batch)
+
 
 class Solver(ABC):
-    """Settings of an algorithm. Its runs work on the batch's device."""
+    """Settings of an algorithm. Its runs work on the batch's device.
+
+    Attributes
+    ----------
+    takes_rows_once : bool
+        With several outputs, W has one more mode than the columns. By default the batch then holds
+        each row once for each output, with the number of the output as its last mode. If True, it
+        holds each row once, without that mode.
+    """
+
+    takes_rows_once = False
 
     @abstractmethod
     def start(

@@ -17,7 +17,8 @@ from .. import initialize
 from ..data import TrainingSet
 from ..objective import Objective
 from .base import Run, Solver
-from .sweeps import Settings, Sweeps
+from .product_sweep import Settings
+from .sweeps import Sweeps
 
 MOST_STRETCH = 4.0  # largest factor of predictions that undoes the penalty
 # Order scale and norm of the start of a boost. With low scales less is found: of a sum of products

@@ -26,7 +26,7 @@ from .descent import (
     Point,
     check_learning_rate,
 )
-from .sweeps import Sweep
+from .product_sweep import ProductSweep
 
 METHODS = ("cg", "sgd", "momentum", "svrg")
 LINE_SEARCHES = ("exact", "armijo")
@@ -327,7 +327,7 @@ class _AdaptiveRanks(Run):
 
     def iterate(self):
         if self.n_iter and self.n_iter % self.solver.adapt_every == 0:
-            sweep = Sweep(self.tensor(), self.rows.batch, self.rows.objective)
+            sweep = ProductSweep(self.tensor(), self.rows.batch, self.rows.objective)
             sweep.two_site(self.max_rank, self.solver.eps)
             self.run = self.solver.start_at_ranks(sweep.tensor(), self.rows, self.rng)
         self.run.iterate()

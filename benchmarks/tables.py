@@ -1,0 +1,365 @@
+"""Default fits on many tables, beside other learners: accuracy, and CPU seconds on one thread.
+
+``python -m benchmarks.tables``; data as in `benchmarks.accuracy`. ``--only concrete car`` for some
+tables, ``--small`` for those cut to 400 rows, ``--learners ttexm linear`` for some learners,
+``--splits 3`` for fewer splits, ``--first 100`` for other ones. Each table and learner replaces its
+own part of the file of results, and the summary is of all that the file has.
+
+All learners have their defaults, and take categories as each does best. A table that has no test
+rows of its own is split into 75 % and 25 %, by class where there are classes, once per seed. A fit
+that takes longer than ``--seconds`` is stopped, and listed as such.
+"""
+
+from .one_thread import use_one_thread
+
+use_one_thread()
+
+import argparse  # noqa: E402
+import gc  # noqa: E402
+import json  # noqa: E402
+import time  # noqa: E402
+import warnings  # noqa: E402
+from collections.abc import Callable  # noqa: E402
+from dataclasses import dataclass  # noqa: E402
+from functools import partial  # noqa: E402
+from pathlib import Path  # noqa: E402
+
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402
+from sklearn import datasets as sk_datasets  # noqa: E402
+from sklearn.compose import ColumnTransformer  # noqa: E402
+from sklearn.ensemble import (  # noqa: E402
+    HistGradientBoostingClassifier,
+    HistGradientBoostingRegressor,
+)
+from sklearn.impute import SimpleImputer  # noqa: E402
+from sklearn.linear_model import LogisticRegression, RidgeCV  # noqa: E402
+from sklearn.metrics import log_loss, r2_score  # noqa: E402
+from sklearn.model_selection import train_test_split  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
+from threadpoolctl import threadpool_limits  # noqa: E402
+
+import ttexm  # noqa: E402
+from ttexm import ExMClassifier, ExMRegressor, datasets  # noqa: E402
+
+from . import classifiers, rivals  # noqa: E402
+from .peers_ml import at_most  # noqa: E402
+from .timing import Table, describe_machine, write_results  # noqa: E402
+
+RESULTS = Path(__file__).parent / "results" / "tables.json"
+FRIEDMAN_ROWS = 4000
+SMALL_ROWS, SMALL_SPLITS = 400, 10
+TIE_R2, TIE_LOSS = 0.003, 0.01  # two R2, or the ratio of two log-losses, that are level
+
+
+# -- tables ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Problem:
+    """A table with its target, and what is measured on it.
+
+    Parameters
+    ----------
+    X : DataFrame
+    y : array
+    is_regression : bool
+    divide : callable, optional
+        Returns the rows to train on and those to test on, for a seed.
+    n_splits : int, optional
+        How many ways there are to do so.
+    """
+
+    X: pd.DataFrame
+    y: np.ndarray
+    is_regression: bool
+    divide: Callable | None = None
+    n_splits: int | None = None
+
+    def split(self, seed):
+        """Rows to train on and to test on: X, y, X_test, y_test."""
+        if self.divide is not None:
+            train, test = self.divide(seed)
+        else:
+            classes = None if self.is_regression else self.y
+            rows = np.arange(len(self.y))
+            train, test = train_test_split(rows, test_size=0.25, random_state=seed, stratify=classes)
+        return self.X.iloc[train], self.y[train], self.X.iloc[test], self.y[test]
+
+    def cut(self, n_rows, seed):
+        """Return so many rows, by class where there are classes."""
+        classes = None if self.is_regression else self.y
+        rows, _ = train_test_split(
+            np.arange(len(self.y)), train_size=n_rows, random_state=seed, stratify=classes
+        )
+        return Problem(self.X.iloc[rows], self.y[rows], self.is_regression)
+
+    def score(self, model, X, y):
+        """R2, or the log-loss."""
+        if self.is_regression:
+            return r2_score(y, model.predict(X))
+        return log_loss(y, model.predict_proba(X), labels=np.unique(self.y))
+
+
+def stored(name):
+    """A table of ``tables/``."""
+    folder = Path(classifiers.find_data()) / "tables"
+    about = json.loads((folder / "tables.json").read_text())[name]
+    text = dict.fromkeys(about["categorical"], str)
+    frame = pd.read_csv(folder / f"{name}.csv", dtype=text, keep_default_na=True)
+    for column in about["categorical"]:
+        frame[column] = frame[column].astype("category")
+    y = frame.pop("target").to_numpy()
+    is_regression = about["task"] == "regression"
+    if about["split"] is None:
+        return Problem(frame, y, is_regression)
+    return with_test_rows(frame, y, is_regression, frame.pop(about["split"]).to_numpy() > 0)
+
+
+def with_test_rows(X, y, is_regression, is_test):
+    """A problem that has test rows of its own."""
+    rows = np.flatnonzero(~is_test), np.flatnonzero(is_test)
+    return Problem(X, y, is_regression, lambda seed: rows, 1)
+
+
+def friedman(number):
+    make = getattr(sk_datasets, f"make_friedman{number}")
+    noise = {1: 1.0, 2: 100.0, 3: 0.1}[number]
+    X, y = make(FRIEDMAN_ROWS, noise=noise, random_state=0)
+    return Problem(named(X), y, True)
+
+
+def of_scikit_learn(load, is_regression=False):
+    X, y = load(return_X_y=True)
+    return Problem(named(X), y, is_regression)
+
+
+def named(X):
+    return pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
+
+
+def of_ttexm(load):
+    X, y = load(return_X_y=True, as_frame=True)
+    return Problem(X, np.asarray(y) > 0, False)
+
+
+def movielens():
+    X, y = datasets.load_movielens100k(return_X_y=True, as_frame=True)
+    y = np.asarray(y)
+    return Problem(X, y, False, lambda seed: datasets.movielens_split(y, seed))
+
+
+def synthetic():
+    """The paper's 30 columns of -1 and 1, and the sign of a sum of 20 products of six."""
+    X, _, labels, X_test, signs = classifiers.interactions(100, n_train=30_000)
+    is_test = np.arange(len(X) + len(X_test)) >= len(X)
+    X, y = named(np.vstack([X, X_test])), np.append(labels, signs)
+    return with_test_rows(X, y, False, is_test)
+
+
+PROBLEMS = {
+    "concrete": partial(stored, "concrete"),
+    "wine_white": partial(stored, "wine_white"),
+    "california": partial(stored, "california"),
+    "friedman1": partial(friedman, 1),
+    "friedman2": partial(friedman, 2),
+    "friedman3": partial(friedman, 3),
+    "diabetes": partial(of_scikit_learn, sk_datasets.load_diabetes, True),
+    "phoneme": partial(stored, "phoneme"),
+    "adult": partial(stored, "adult"),
+    "german": partial(stored, "german"),
+    "kr_vs_kp": partial(stored, "kr_vs_kp"),
+    "car": partial(of_ttexm, datasets.load_car),
+    "hiv": partial(of_ttexm, datasets.load_hiv1_protease),
+    "breast_cancer": partial(of_scikit_learn, sk_datasets.load_breast_cancer),
+    "digits": partial(of_scikit_learn, sk_datasets.load_digits),
+    "movielens": movielens,
+    "synthetic": synthetic,
+}
+SMALL = (
+    "concrete", "wine_white", "california", "friedman1", "friedman2", "friedman3", "phoneme",
+    "adult", "german", "kr_vs_kp", "car", "hiv",
+)  # fmt: skip
+SMALL_ALREADY = ("diabetes", "breast_cancer")  # 442 and 569 rows
+
+
+# -- learners ----------------------------------------------------------------------------------
+
+
+def exm(X, seed, is_regression):
+    return (ExMRegressor if is_regression else ExMClassifier)(random_state=seed)
+
+
+def linear(X, seed, is_regression):
+    """Standardised numbers and indicators of categories."""
+    categories = X.select_dtypes("category").columns.tolist()
+    numbers = [name for name in X if name not in categories]
+    columns = ColumnTransformer(
+        [
+            ("levels", OneHotEncoder(handle_unknown="ignore"), categories),
+            ("numbers", make_pipeline(SimpleImputer(), StandardScaler()), numbers),
+        ]
+    )
+    last = RidgeCV(np.logspace(-3, 3, 13)) if is_regression else LogisticRegression(max_iter=2000)
+    return make_pipeline(columns, last)
+
+
+def hist_gradient_boosting(X, seed, is_regression):
+    if not is_regression:
+        return classifiers.hist_gradient_boosting(X, seed)
+    return HistGradientBoostingRegressor(categorical_features="from_dtype", random_state=seed)
+
+
+def lightgbm(X, seed, is_regression):
+    from lightgbm import LGBMRegressor
+
+    if not is_regression:
+        return classifiers.lightgbm(X, seed, n_threads=1)
+    return LGBMRegressor(random_state=seed, n_jobs=1, verbose=-1)
+
+
+class WithStrings:
+    """CatBoost: missing levels as a level of their own, which it asks for."""
+
+    def __init__(self, model):
+        self.model = model
+
+    def fit(self, X, y):
+        self.model.fit(_without_missing(X), y)
+        return self
+
+    def predict(self, X):
+        return self.model.predict(_without_missing(X))
+
+    def predict_proba(self, X):
+        return self.model.predict_proba(_without_missing(X))
+
+
+def _without_missing(X):
+    categories = X.select_dtypes("category").columns
+    return X.assign(**{name: X[name].astype(object).fillna("missing") for name in categories})
+
+
+def catboost(X, seed, is_regression):
+    from catboost import CatBoostRegressor
+
+    if not is_regression:
+        return WithStrings(classifiers.catboost(X, seed, n_threads=1))
+    categories = X.select_dtypes("category").columns.tolist()
+    return WithStrings(
+        CatBoostRegressor(
+            cat_features=categories, random_seed=seed, thread_count=1, verbose=False,
+            allow_writing_files=False,
+        )
+    )  # fmt: skip
+
+
+def explainable_boosting(X, seed, is_regression):
+    from interpret.glassbox import ExplainableBoostingRegressor
+
+    if not is_regression:
+        return classifiers.explainable_boosting(X, seed, n_threads=1)
+    return ExplainableBoostingRegressor(random_state=seed, n_jobs=1)
+
+
+LEARNERS = {
+    "ttexm": (exm, None),
+    "linear": (linear, None),
+    "HGB": (hist_gradient_boosting, None),
+    "LightGBM": (lightgbm, "lightgbm"),
+    "CatBoost": (catboost, "catboost"),
+    "EBM": (explainable_boosting, "interpret"),
+}
+
+
+# -- measurements ------------------------------------------------------------------------------
+
+
+def measure(make, problem, seed, seconds):
+    """The score of one split, and CPU seconds of the fit."""
+    X, y, X_test, y_test = problem.split(seed)
+    model = make(X, seed, problem.is_regression)
+    gc.collect()
+    with at_most(seconds):
+        start = time.process_time()
+        model.fit(X, y)
+        cpu = time.process_time() - start
+    return problem.score(model, X_test, y_test), cpu
+
+
+def run(name, problems, learner, seconds):
+    """One learner on all splits of a table; pairs (seed, problem)."""
+    make, scores, times = LEARNERS[learner][0], [], []
+    try:
+        for seed, problem in problems:
+            score, cpu = measure(make, problem, seed, seconds)
+            scores.append(score)
+            times.append(cpu)
+    except Exception as error:  # whatever stops a learner is a result, and is listed
+        return {"failed": f"{type(error).__name__}: {error}"}
+    is_regression = problems[0][1].is_regression
+    return {"scores": scores, "cpu": times, "is_regression": is_regression}
+
+
+def compare(name, problems, chosen, failed, seconds):
+    """Fill in the table of one problem."""
+    measured = "R2" if problems[0][1].is_regression else "log-loss"
+    seeds = ", ".join(str(seed) for seed, _ in problems)
+    columns = ["", measured, "error", "CPU, s"]
+    table = Table(f"{name} (seeds {seeds})", columns, [12, 10, 10, 9])
+    found = {}
+    for learner in chosen:
+        reason = failed.get(LEARNERS[learner][1])
+        row = run(name, problems, learner, seconds) if reason is None else {"failed": reason}
+        found[learner] = row
+        if "failed" in row:
+            table.add(learner, row["failed"], "", "")
+            continue
+        mean, cpu = np.mean(row["scores"]), np.mean(row["cpu"])
+        error = np.std(row["scores"], ddof=1) / len(problems) ** 0.5 if len(problems) > 1 else 0
+        table.add(learner, f"{mean:.4f}", f"{error:.4f}", f"{cpu:.2f}")
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS))
+    parser.add_argument("--small", action="store_true", help="tables of 400 rows, 10 splits")
+    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--first", type=int, default=0, help="seed of the first split")
+    parser.add_argument("--seconds", type=int, default=300, help="that a fit may take")
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    arguments = parser.parse_args()
+    classifiers.find_data()
+    warnings.filterwarnings("ignore")
+    failed = rivals.install([LEARNERS[name][1] for name in arguments.learners if LEARNERS[name][1]])
+    machine = describe_machine("scikit-learn", "lightgbm", "catboost", "interpret")
+    print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
+    ttexm.set_num_threads(1)
+    results = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+    with threadpool_limits(1):
+        warm_up()
+        for name in arguments.only:
+            problem = PROBLEMS[name]()
+            n_splits = min(arguments.splits, problem.n_splits or arguments.splits)
+            seeds = range(arguments.first, arguments.first + n_splits)
+            problems = [(seed, problem) for seed in seeds]
+            found = compare(name, problems, arguments.learners, failed, arguments.seconds)
+            results.setdefault(name, {}).update(found)
+            arguments.results.parent.mkdir(exist_ok=True)
+            arguments.results.write_text(json.dumps(results, indent=1, default=float))
+
+
+def warm_up():
+    """Have all kernels compiled, or loaded, before anything is timed."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.random(300), "color": pd.Categorical(rng.integers(0, 3, 300))})
+    for y in (rng.random(300) > 0.5, rng.integers(0, 3, 300)):
+        ExMClassifier(random_state=0).fit(X, y).predict_proba(X)
+    ExMRegressor(random_state=0).fit(X, rng.random(300)).predict(X)
+
+
+if __name__ == "__main__":
+    main()
