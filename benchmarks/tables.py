@@ -29,7 +29,6 @@ import pandas as pd  # noqa: E402
 from sklearn import datasets as sk_datasets  # noqa: E402
 from sklearn.compose import ColumnTransformer  # noqa: E402
 from sklearn.ensemble import (  # noqa: E402
-    HistGradientBoostingClassifier,
     HistGradientBoostingRegressor,
 )
 from sklearn.impute import SimpleImputer  # noqa: E402
@@ -45,7 +44,7 @@ from ttexm import ExMClassifier, ExMRegressor, datasets  # noqa: E402
 
 from . import classifiers, rivals  # noqa: E402
 from .peers_ml import at_most  # noqa: E402
-from .timing import Table, describe_machine, write_results  # noqa: E402
+from .timing import Table, describe_machine  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 FRIEDMAN_ROWS = 4000
@@ -84,7 +83,9 @@ class Problem:
         else:
             classes = None if self.is_regression else self.y
             rows = np.arange(len(self.y))
-            train, test = train_test_split(rows, test_size=0.25, random_state=seed, stratify=classes)
+            train, test = train_test_split(
+                rows, test_size=0.25, random_state=seed, stratify=classes
+            )
         return self.X.iloc[train], self.y[train], self.X.iloc[test], self.y[test]
 
     def cut(self, n_rows, seed):

@@ -23,7 +23,7 @@ from .panels import (
 from .runs import BLOCK, block_at, weigh_terms
 from .tiles import element, shift
 
-# -- chunks -----------------------------------------------------------------------------------------
+# -- chunks ----------------------------------------------------------------------------------------
 
 
 @inner
@@ -52,8 +52,8 @@ def runs_of_chunk(p, k, place, stop):
     """The first and the last run of a chunk; a single chunk has all of them, also empty ones."""
     if p.n_chunks == 1:
         return 0, p.runs.n_runs[k] - 1
-    starts = shift(p.runs.starts, p.runs.first_start[k])
-    return _run_at(starts, p.runs.n_runs[k], place), _run_at(starts, p.runs.n_runs[k], max(place, stop - 1))
+    starts, n_runs = shift(p.runs.starts, p.runs.first_start[k]), p.runs.n_runs[k]
+    return _run_at(starts, n_runs, place), _run_at(starts, n_runs, max(place, stop - 1))
 
 
 # -- passes ----------------------------------------------------------------------------------------
@@ -212,7 +212,8 @@ def pass_to_bond(p, chunk, core, to_left):
         return
     while place < stop:
         block = block_at(p.runs, k, place, stop, run)
-        run, groups, depth = block.run, block.groups, core.n_terms * (core.R1 if to_left else core.R0)
+        run, groups = block.run, block.groups
+        depth = core.n_terms * (core.R1 if to_left else core.R0)
         M = shift(p.matrices, run * core.slot)
         if to_left:
             source, target = shift(p.bonds, p.first_bond[k + 1]), shift(p.bonds, p.first_bond[k])

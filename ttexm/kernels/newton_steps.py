@@ -342,5 +342,3 @@ def prepare(p, following, core):
     if following != CURVATURE:
         _load(p, core, C)
     _set_matrices(p, core, C, is_transposed and following in (START, ADVANCE))
-
-

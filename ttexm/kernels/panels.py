@@ -151,8 +151,8 @@ def panel_outer(typing, panels, depth, rows, rows_row, n_columns, groups, out):
                     for i, start in enumerate(emit.row_starts(group, rows_row)):
                         row = emit.load(rows, emit.add(start, j))
                         sums = [
-                            emit.fma(emit.broadcast(panels, emit.shift(at, l * LANES + i)), row, s)
-                            for l, s in enumerate(sums)
+                            emit.fma(emit.broadcast(panels, emit.shift(at, c * LANES + i)), row, s)
+                            for c, s in enumerate(sums)
                         ]
                     return sums
 
@@ -236,8 +236,8 @@ def weigh_panels(typing, panels, depth, w, n_columns, groups, out):
             weights = emit.load(w, emit.times(group, LANES))
             with emit.repeat(builder.sdiv(n_columns, emit.constant(LANES))) as number:
                 start = emit.add(first, emit.times(number, LANES * LANES))
-                for l in range(LANES):
-                    at = emit.shift(start, l * LANES)
+                for column in range(LANES):
+                    at = emit.shift(start, column * LANES)
                     emit.store(builder.fmul(weights, emit.load(panels, at)), out, at)
         return context.get_dummy_value()
 
@@ -256,7 +256,7 @@ def panel_squares(typing, panels, depth, n_columns, groups, out):
 
             def step(level, sums):
                 start = emit.add(first, emit.times(level, LANES))
-                columns = [emit.load(panels, emit.shift(start, l * LANES)) for l in range(LANES)]
+                columns = [emit.load(panels, emit.shift(start, c * LANES)) for c in range(LANES)]
                 return [emit.fma(x, x, total) for x, total in zip(columns, sums, strict=True)]
 
             sums = emit.loop(n_columns, LANES, LANES, step)
@@ -343,5 +343,5 @@ def _transpose_rows(emit, rows, rows_row, samples, n_columns, groups, out, depth
             j = emit.times(number, LANES)
             loaded = [emit.load(rows, emit.add(start, j)) for start in starts]
             at = emit.add(first, emit.times(j, LANES))
-            for l, column in enumerate(emit.transpose_group(loaded)):
-                emit.store(column, out, emit.shift(at, l * LANES))
+            for c, column in enumerate(emit.transpose_group(loaded)):
+                emit.store(column, out, emit.shift(at, c * LANES))

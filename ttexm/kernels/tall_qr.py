@@ -69,10 +69,10 @@ def _factorize(A, groups, q, r, panels, gram):
         row = shift(r, i * q)
         for j in range(i, q):
             row[j] = gram[i * Q + j]
-        for l in range(i):
-            factor = r[l * q + i]
+        for k in range(i):
+            factor = r[k * q + i]
             for j in range(i, q):
-                row[j] -= factor * r[l * q + j]
+                row[j] -= factor * r[k * q + j]
         if not row[i] > 0:
             return math.inf
         pivot = math.sqrt(row[i])
@@ -91,10 +91,10 @@ def _divide(A, groups, q, r, panels, inverse):
     for i in range(q - 1, -1, -1):
         row = shift(inverse, i * Q)
         row[i] = element(inverse, 1)
-        for l in range(i + 1, q):
-            factor = r[i * q + l]
-            for j in range(l, q):
-                row[j] -= factor * inverse[l * Q + j]
+        for k in range(i + 1, q):
+            factor = r[i * q + k]
+            for j in range(k, q):
+                row[j] -= factor * inverse[k * Q + j]
         scale = element(inverse, 1 / r[i * q + i])
         for j in range(i, q):
             row[j] *= scale

@@ -37,9 +37,7 @@ class AdditiveDesign:
     def __init__(self, batch: RankOneBatch):
         self.ones = [constant_of(batch, k) for k in range(batch.ndim)]
         # All but that of the constant, if there is one.
-        self.slots = [
-            np.arange(int(c[0] == 1 and not c[1:].any()), len(c)) for c in self.ones
-        ]
+        self.slots = [np.arange(int(c[0] == 1 and not c[1:].any()), len(c)) for c in self.ones]
         self.matrix = _make_matrix(batch, self.slots)
 
     def predict(self, weights: list[np.ndarray], intercept: np.ndarray) -> np.ndarray:
@@ -135,7 +133,7 @@ class KnotDesign:
     @cached_property
     def _matrix(self) -> np.ndarray | None:
         """The design written out, if it has few columns."""
-        m, n_columns = self.shape
+        n_columns = self.shape[1]
         if n_columns > 1 + DENSE_FUNCTIONS * len(self._tables):
             return None
         return self._write_out()

@@ -207,8 +207,9 @@ def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Sel
         return [(1.0, Candidate(LINEAR, ridge, s))], []
     max_order = options.max_order if options.init in ("auto", "screened") else 0
     search = Search(
-        Validation(data, rng, max_order, plan), given, has_curves(data.batch.modes), len(data),
-        data.n_outputs, data.batch.ndim, options.max_iter, options.time_limit, options.verbose, plan,
+        Validation(data, rng, max_order, plan), given, has_curves(data.batch.modes),
+        len(data), data.n_outputs, data.batch.ndim,
+        options.max_iter, options.time_limit, options.verbose, plan,
     )  # fmt: skip
     try:
         members = search.run(may_be_additive=options.is_default)

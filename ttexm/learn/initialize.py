@@ -66,7 +66,7 @@ def additive_cores(
 
 @dataclass(frozen=True, eq=False)
 class Additive:
-    """An additive model, ``intercept + sum_k <weights[k], phi_k>``; parameters as of `additive_cores`."""
+    """An additive model, ``intercept + sum_k <weights[k], phi_k>``, see `additive_cores`."""
 
     weights: list[np.ndarray]
     intercept: np.ndarray

@@ -20,6 +20,7 @@ from zero in a dozen rows from being found.
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -312,7 +313,7 @@ class _Products:
         """Return the products (n, m) of the values (functions, m)."""
         out = np.ones((len(self), functions.shape[1]), functions.dtype)
         ends = self.ends[::-1].tolist()
-        for start, stop in zip(ends[:-1], ends[1:], strict=True):
+        for start, stop in pairwise(ends):
             np.multiply(
                 functions[self.first[start:stop]], out[self.rest[start:stop]], out=out[start:stop]
             )

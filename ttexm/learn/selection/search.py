@@ -177,9 +177,7 @@ class Search:
         else:
             first, at, s = LINEAR, linear.ridge, plan.linear_scale
             others.append(ROUGH)
-        found = [
-            self._climb(first, self._nearest(at), self._nearest_scale(s), plan.most_explored)
-        ]
+        found = [self._climb(first, self._nearest(at), self._nearest_scale(s), plan.most_explored)]
         best = found[0][0]
         at, scale = self._nearest(best.ridge), self._nearest_scale(best.order_scale)
         for basis in others:
@@ -215,7 +213,7 @@ class Search:
         plan, rank = self.plan, self._nearest_rank(self.plan.judging_rank)
         explored = sorted(explored, key=lambda found: found[0].score)
         lowest = explored[0][0]
-        chosen = [c for found in explored for c in found[: plan.n_judged if found[0] is lowest else 1]]
+        chosen = [*explored[0][: plan.n_judged], *(found[0] for found in explored[1:])]
         places, judged = {}, []
         for c in chosen:
             if not is_better(lowest, c, plan.near):
@@ -228,9 +226,9 @@ class Search:
         winner = min(found, key=_score)
         for c in {c.basis: c for c in judged}.values():
             place = tuple(np.add(places[c], steps).tolist())
-            if c.basis != best.basis and steps.any() and self._is_place(*place):
-                if not is_better(winner, c, plan.near):
-                    found.append(self._judged(c.basis, *place))
+            is_moved = c.basis != best.basis and steps.any() and self._is_place(*place)
+            if is_moved and not is_better(winner, c, plan.near):
+                found.append(self._judged(c.basis, *place))
         return [*judged, *found]
 
     def _change_rank(self, best: Candidate, place: tuple[int, int, int]):
