@@ -1,9 +1,10 @@
 """Folds: rows to train on, and rows to validate with.
 
-If most rows occur once and some are repeated, the table is a sample of rows that may come again: a
-copy of a row may then be validated by another one, as a new row would be. Otherwise, where all rows
-are repeated, or have weights of their own, rows with equal features are in the same fold. The fold
-of a row depends on its values and a seed, not on its position in the table.
+If the features of most rows occur once and some rows are repeated, the table is a sample of rows
+that may come again: a copy of a row may then be validated by another one, as a new row would be.
+Otherwise, where features are mostly repeated, or rows have weights of their own, rows with equal
+features are in the same fold. The fold of a row depends on its values and a seed, not on its
+position in the table.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from ..data import Data
 from ..initialize import Additive
 from .plan import PLAN, SearchPlan
 
-MOSTLY = 0.5  # share of the rows that occur once, in a sample of rows that may come again
+MOSTLY = 0.5  # share of rows whose features occur once, in a sample of rows that may come again
 WHOLE = 1e-6  # how far a number of copies may be from a whole one
 
 
@@ -123,7 +124,7 @@ def _groups(data: Data, rng) -> _Cards:
 
 
 def _copies(data: Data, rng) -> _Cards | None:
-    """Return a card for each copy of a row, if most rows occur once and some are repeated.
+    """Return a card for each copy of a row, if most features occur once and some rows are repeated.
 
     Weights that are no whole numbers of copies, within each class, count as weights of one row.
     """
@@ -131,8 +132,9 @@ def _copies(data: Data, rng) -> _Cards | None:
     np.minimum.at(units, data.classes, data.weights)
     copies = data.weights / units[data.classes]
     is_whole = np.abs(copies - np.round(copies)) < WHOLE
-    is_single = copies < 1.5
-    if not is_whole.all() or is_single.all() or is_single.mean() < MOSTLY:
+    _, group_of = np.unique(data.keys, return_inverse=True)
+    is_alone = np.bincount(group_of, copies)[group_of] < 1.5
+    if not is_whole.all() or (copies < 1.5).all() or is_alone.mean() < MOSTLY:
         return None
     copies = np.round(copies).astype(int)
     rows = np.repeat(np.arange(len(data)), copies)
