@@ -67,7 +67,7 @@ def test_weights_that_are_no_numbers_of_copies_do_not_part_equal_rows(seed, is_r
     rng = np.random.default_rng(seed)
     x = np.repeat(rng.standard_normal((40, 2)), 2, axis=0)
     y = np.tile([0.0, 1.0], 40)
-    weights = rng.integers(2, 5, 80) if is_repeated else rng.uniform(1, 3, 80)
+    weights = rng.integers(2, 5, 80) if is_repeated else rng.uniform(1, 1.6, 80)
     weights[:2] = 1
     if not is_repeated:
         x[20:] = rng.standard_normal((60, 2))
