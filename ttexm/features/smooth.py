@@ -9,11 +9,12 @@ from ..data.columns import Column
 from ..data.modes import Curve
 from ..kernels import knots as knot_kernels
 from .function_map import FunctionColumn, FunctionMap
-from .quantiles import clipped_range, distinct_values
+from .quantiles import CLOSE, clipped_range, distinct_values, nearest_places
 
 # Rows from which on a column has so many knots.
 KNOTS = ((0, 17), (2_000, 33), (10_000, 65))
 FLOOR = 1e-9  # share of the mean variance that functions without any data get
+TINY_VALUE = 1e-6  # of the largest value of a function: its sign may be rounding
 
 
 class Smooth(FunctionMap):
@@ -123,7 +124,7 @@ class CurveColumn(FunctionColumn):
     Attributes
     ----------
     knots : array (n_knots,)
-        In the units of the user.
+        Of ``2^-exponent x``.
     table : array (n_knots + 1, n)
         The feature vectors at the knots, and that of missing values.
     """
@@ -131,14 +132,18 @@ class CurveColumn(FunctionColumn):
     def __init__(self, *arguments: Any):
         super().__init__(*arguments)
         self.kind = Curve()
-        self.knots = np.ldexp(np.array(self.learned["knots"]), self.exponent)
+        self.knots = np.array(self.learned["knots"])
         functions = self.scale * np.array(self.learned["functions"])
         self.table = np.zeros((len(functions) + 1, functions.shape[1] + 1))
         self.table[:, 0] = 1
         self.table[:-1, 1:] = functions
 
     def stored(self, column: Column) -> np.ndarray:
-        return knot_kernels.places(column.numbers()[:, None], [self.knots])
+        x = column.numbers()
+        if self.exponent:
+            with np.errstate(over="ignore"):  # beyond the knots, infinity is as good as any number
+                x = np.ldexp(x, -self.exponent)
+        return knot_kernels.places(x[:, None], [self.knots])
 
 
 def choose_knots(values: np.ndarray, masses: np.ndarray, n_knots: int, clip: float) -> np.ndarray:
@@ -168,9 +173,9 @@ def choose_knots(values: np.ndarray, masses: np.ndarray, n_knots: int, clip: flo
         capped = np.minimum(capped / capped.sum(), 1 / (n_knots - 1))
     middles = np.cumsum(capped) - capped / 2
     middles = (middles - middles[0]) / (middles[-1] - middles[0])
-    places = np.searchsorted(middles, np.linspace(0, 1, n_knots) - 1e-12)
+    places = nearest_places(middles, np.linspace(0, 1, n_knots))
     # Both neighbours of a frequent value are knots, so that its hat function says "is this value".
-    frequent = np.flatnonzero(masses >= 1 / n_knots)
+    frequent = np.flatnonzero(masses >= (1 - CLOSE) / n_knots)
     chosen = np.concatenate([places, [0, n - 1], frequent, frequent - 1, frequent + 1])
     return values[np.unique(np.clip(chosen, 0, n - 1))]
 
@@ -188,23 +193,47 @@ def smooth_functions(
     """
     if len(values) == 1:
         return float(values[0]), 1.0, np.zeros((2, 1))
-    if len(knots) == 2:
-        center, spread = knots[0] / 2 + knots[1] / 2, knots[1] / 2 - knots[0] / 2
+    if np.isin(np.clip(values, knots[0], knots[-1]), knots[[0, -1]]).all():
+        center, spread = knots[0] / 2 + knots[-1] / 2, knots[-1] / 2 - knots[0] / 2
         return float(center), float(spread), np.array([[-1.0], [1.0]])
     hats = hat_functions(values, knots)
     mean = masses @ hats
-    covariance = hats.T @ (masses[:, None] * hats) - np.outer(mean, mean)
-    center = float(mean @ knots)
-    x = knots - center
-    spread = float(np.sqrt(x @ covariance @ x))
+    hats -= mean
+    covariance = hats.T @ (masses[:, None] * hats)
+    # Distances from the first knot keep the last digits of a column that is far from zero.
+    x = knots - knots[0]
+    center = x @ mean
+    x = x - center
+    spread = np.sqrt(x @ covariance @ x)
     x = x / spread
-    # Functions of mean 0, uncorrelated with x; the smoothest ones first.
-    free = linalg.null_space(np.array([mean, covariance @ x]))
-    steps = np.diff(np.eye(len(knots)), axis=0) @ free
+    functions = np.column_stack([x, smoothest_functions(mean, covariance, x)])
+    return float(knots[0] + center), float(spread), functions * last_signs(functions)
+
+
+def smoothest_functions(mean: np.ndarray, covariance: np.ndarray, x: np.ndarray) -> np.ndarray:
+    """Return functions at the knots that are uncorrelated with x, the smoothest ones first.
+
+    Parameters
+    ----------
+    mean, covariance : arrays (K,), (K, K)
+        Of the hat functions.
+    x : array (K,)
+    """
+    if len(x) == 2:
+        return np.empty((2, 0))
+    shared = covariance @ x
+    free = linalg.null_space(np.array([mean, shared / np.linalg.norm(shared)]))
+    steps = np.diff(np.eye(len(x)), axis=0) @ free
     variance = free.T @ covariance @ free
     variance += FLOOR * np.trace(variance) / len(variance) * np.eye(len(variance))
-    _, chosen = linalg.eigh(steps.T @ steps, variance)
-    return center, spread, np.column_stack([x, free @ chosen])
+    return free @ linalg.eigh(steps.T @ steps, variance)[1]
+
+
+def last_signs(functions: np.ndarray) -> np.ndarray:
+    """Return the sign of each column of an array in the last row where it is not tiny."""
+    is_large = np.abs(functions) > TINY_VALUE * np.abs(functions).max(axis=0)
+    last = len(functions) - 1 - np.argmax(is_large[::-1], axis=0)
+    return np.sign(functions[last, np.arange(functions.shape[1])])
 
 
 def hat_functions(x: np.ndarray, knots: np.ndarray) -> np.ndarray:
