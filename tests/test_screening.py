@@ -127,7 +127,11 @@ def test_every_product_up_to_the_order_is_tested(n_functions, q):
     }
     assert set(tested) == wanted
     assert all(count == 1 for some, count in tested.items() if len(some) == 2 * q)
-    assert sum(tested.values()) == products.n_pairs
+    n_pairs = sum(tested.values())
+    assert n_pairs == products.n_pairs
+    assert _Products.up_to(q, owner, len(n_functions), n_pairs) is not None
+    if n_pairs:
+        assert _Products.up_to(q, owner, len(n_functions), n_pairs - 1) is None
 
 
 @pytest.mark.parametrize(
