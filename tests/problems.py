@@ -3,8 +3,10 @@
 import numpy as np
 
 from ttexm import RankOneBatch, TTTensor
+from ttexm.data.modes import Modes
 from ttexm.data.rows import row_keys
 from ttexm.data.table import read_table
+from ttexm.kernels.layout import CURVE
 from ttexm.learn.data import Data, with_outputs
 from ttexm.learn.losses import Hinge, Logistic, Poisson, Softmax, Squared
 from ttexm.learn.objective import Objective
@@ -16,6 +18,17 @@ def data_of(x, y, loss=None, weights=None):
     found = row_keys(read_table(x), weights, y)
     batch = RankOneBatch.from_columns(x)
     return Data(batch, y, weights, loss or Squared(), found.keys, found.n_values)
+
+
+def curve_batch(rng, m, n, n_knots=4, dtype=np.float64):
+    """One curve of n functions: places between knots, on them, at the ends, and missing values."""
+    table = rng.standard_normal((n_knots + 1, n))
+    table[:, 0], table[-1, 1:] = 1, 0
+    places = rng.uniform(0, n_knots - 1, m)
+    kinds = rng.integers(0, 4, m)
+    places[kinds == 0] = rng.integers(0, n_knots + 1, np.sum(kinds == 0))
+    modes = Modes((n,), np.array([CURVE]), np.ones(1), (table,))
+    return RankOneBatch.from_arrays(modes, modes.pack([places[:, None]], [], m, dtype), m)
 
 
 def mixed_batch(rng, m, dtype=np.float64):

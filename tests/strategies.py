@@ -2,10 +2,12 @@
 
 import numpy as np
 from hypothesis import strategies as st
+from problems import curve_batch
 
 from ttexm import RankOneBatch, TTTensor
 
 DTYPES = (np.float64, np.float32)
+KINDS = ("columns", "vectors", "codes", "indices", "curves")
 seeds = st.integers(0, 2**32 - 1)
 dtypes = st.sampled_from(DTYPES)
 
@@ -69,7 +71,7 @@ def batches(draw, shape, most_samples=60, dtype=np.float64):
     rng = np.random.default_rng(draw(seeds))
     modes = []
     for n in shape:
-        kind = draw(st.sampled_from(["columns", "vectors", "codes", "indices"]))
+        kind = draw(st.sampled_from(KINDS))
         if kind == "columns":
             mode = RankOneBatch.from_columns([rng.standard_normal((m, n - 1))], dtype)
         elif kind == "vectors":
@@ -77,6 +79,8 @@ def batches(draw, shape, most_samples=60, dtype=np.float64):
         elif kind == "codes":
             codes = rng.integers(0, n, (m, 1))
             mode = RankOneBatch.from_codes(codes, (n,), scale=rng.uniform(0.5, 2), dtype=dtype)
+        elif kind == "curves":
+            mode = curve_batch(rng, m, n, draw(st.integers(2, 5)), dtype)
         else:
             mode = RankOneBatch.from_indices(rng.integers(0, n, (m, 1)), (n,), dtype)
         modes.append(mode)
