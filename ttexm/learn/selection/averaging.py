@@ -63,8 +63,9 @@ def average_weights(
         return np.eye(n_members)[0]
     weights = np.concatenate(members[0].weights)
     shares = (weights / weights.sum()).reshape(-1, *[1] * (y.ndim - 1))
-    size = abs(np.mean([member.score for member in members]))
-    ridge = plan.shrinkage * size / float(weights.sum())
+    # In units of the loss itself: how exact the minimum is depends on the size of numbers.
+    size = abs(np.mean([member.score for member in members])) or 1.0
+    shares, ridge = shares / size, plan.shrinkage / float(weights.sum())
 
     def value(a):
         f = np.tensordot(a, F, 1)
