@@ -94,6 +94,60 @@ def project(cores, Z):
     return (basis.T @ (basis @ Z.ravel())).reshape(Z.shape)
 
 
+# -- one core at a time ---------------------------------------------------------------------------
+
+
+def core_design(cores, phis, k):
+    """J with <W, X_s> = (J vec(cores[k]))_s: row s is the rank-1 tensor left_s x phi_s x right_s."""
+    left = right = np.ones((len(phis[0]), 1))
+    for core, phi in zip(cores[:k], phis[:k], strict=True):
+        left = np.einsum("sa,si,aib->sb", left, phi, core)
+    for core, phi in zip(cores[:k:-1], phis[:k:-1], strict=True):
+        right = np.einsum("aib,si,sb->sa", core, phi, right)
+    return np.einsum("sa,si,sb->saib", left, phis[k], right).reshape(len(left), -1)
+
+
+def center_at(cores, k):
+    """The same tensor, with all cores but k orthogonal."""
+    cores = list(cores)
+    for j in range(k):
+        r0, n, r1 = cores[j].shape
+        Q, R = np.linalg.qr(cores[j].reshape(r0 * n, r1))
+        cores[j] = Q.reshape(r0, n, -1)
+        cores[j + 1] = np.tensordot(R, cores[j + 1], 1)
+    for j in range(len(cores) - 1, k, -1):
+        r0, n, r1 = cores[j].shape
+        Q, R = np.linalg.qr(cores[j].reshape(r0, n * r1).T)
+        cores[j] = Q.T.reshape(-1, n, r1)
+        cores[j - 1] = np.tensordot(cores[j - 1], R.T, 1)
+    return cores
+
+
+def newton_sweep(cores, phis, loss, alpha):
+    """Take one Newton step, halved until the objective falls, at cores 0 .. d - 1 and back to 0.
+
+    loss(f) is the value, the slopes (m,) and the second derivatives (m, m) at predictions f; the
+    penalty is alpha / 2 |W|^2. Yields after each step the cores, the objective, and the norm of the
+    gradient before the step.
+    """
+    d = len(cores)
+    for k in [*range(d), *range(d - 2, -1, -1)]:
+        cores = center_at(cores, k)
+        J, C = core_design(cores, phis, k), cores[k].ravel()
+        value, slopes, curvatures = loss(J @ C)
+        value += alpha / 2 * C @ C
+        gradient = J.T @ slopes + alpha * C
+        step = -np.linalg.solve(J.T @ curvatures @ J + alpha * np.eye(len(C)), gradient)
+        for t in 0.5 ** np.arange(30):
+            new = C + t * step
+            new_value = loss(J @ new)[0] + alpha / 2 * new @ new
+            if new_value <= value + 1e-4 * t * gradient @ step:
+                C, value = new, new_value
+                break
+        cores[k] = C.reshape(cores[k].shape)
+        yield cores, value, np.linalg.norm(gradient)
+
+
 def manifold_dimension(shape, ranks):
     return sum(ranks[k] * n * ranks[k + 1] for k, n in enumerate(shape)) - sum(
         r * r for r in ranks[1:-1]
@@ -145,3 +199,78 @@ def relative_error(found, exact, scale):
     """The norm of found - exact, both arrays of fractions, relative to the norm of `scale`."""
     error, size = exact_log_norm(found - exact), exact_log_norm(scale)
     return math.exp(error - size) if error > -math.inf else 0.0
+
+
+# -- smooth functions of a column, from design.md, section 8 -------------------------------------
+
+
+def shares(x, weights):
+    """The distinct values of a column in order, and their exact shares; weights are integers."""
+    values = sorted(set(x.tolist()))
+    totals = [sum(int(w) for u, w in zip(x, weights, strict=True) if u == v) for v in values]
+    return values, [Fraction(total, sum(totals)) for total in totals]
+
+
+def kept_values(values, masses, clip):
+    """Those with more than the share `clip` up to and from them; all, if it is just one."""
+    limit = Fraction(str(clip))
+    kept = [
+        i for i in range(len(values)) if sum(masses[: i + 1]) > limit and sum(masses[i:]) > limit
+    ]
+    return kept if len(kept) > 1 else list(range(len(values)))
+
+
+def knots(x, weights, n_knots, clip):
+    """The knots of a column with at least two distinct values, in exact arithmetic."""
+    values, masses = shares(x, weights)
+    kept = kept_values(values, masses, clip)
+    values, masses = [values[i] for i in kept], [masses[i] for i in kept]
+    n, K = len(values), n_knots
+    if n <= Fraction(3, 2) * K:
+        return np.array(values)
+    capped = [min(mass, Fraction(1, K)) for mass in masses]
+    for _ in range(3):
+        total = sum(capped)
+        capped = [min(c / total, Fraction(1, K - 1)) for c in capped]
+    middles = [sum(capped[:i]) + capped[i] / 2 for i in range(n)]
+    chosen = {0, n - 1}
+    for j in range(K):
+        q = Fraction(j, K - 1)
+        target = middles[0] + q * (middles[-1] - middles[0])
+        distances = [abs(middle - target) for middle in middles]
+        nearest = [i for i in range(n) if distances[i] == min(distances)]
+        # Of two, the inner one; both in the middle.
+        chosen |= {max(nearest)} if q <= Fraction(1, 2) else set()
+        chosen |= {min(nearest)} if q >= Fraction(1, 2) else set()
+    for i in range(n):
+        if masses[i] >= Fraction(1, K):
+            chosen |= {max(i - 1, 0), i, min(i + 1, n - 1)}
+    return np.array([values[i] for i in sorted(chosen)])
+
+
+def hats(x, knots):
+    """The hat functions of the knots at x, constant beyond the knots."""
+    return np.stack([np.interp(x, knots, e) for e in np.eye(len(knots))], axis=1)
+
+
+def smooth_functions(x, weights, knots):
+    """All functions but the constant at the knots, (K, K - 1), and the roughness of each.
+
+    Their signs are such that they are positive at the last knot.
+    """
+    w = weights / weights.sum()
+    B = hats(x, knots)
+    m = w @ B
+    G = (B - m).T @ np.diag(w) @ (B - m)
+    kx = knots - m @ knots
+    kx = kx / math.sqrt(kx @ G @ kx)
+    Q = np.linalg.qr(np.stack([m, G @ kx], axis=1), mode="complete")[0][:, 2:]
+    D = np.diff(np.eye(len(knots)), axis=0)
+    variance = Q.T @ G @ Q
+    if len(variance):
+        variance += 1e-9 * np.trace(variance) / len(variance) * np.eye(len(variance))
+    # A V = variance V diag(roughness), V^T variance V = 1.
+    inverse = np.linalg.inv(np.linalg.cholesky(variance))
+    roughness, U = np.linalg.eigh(inverse @ Q.T @ D.T @ D @ Q @ inverse.T)
+    functions = np.column_stack([kx, Q @ inverse.T @ U])
+    return functions * np.sign(functions[-1]), roughness

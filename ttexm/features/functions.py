@@ -59,7 +59,7 @@ class Polynomial(FunctionMap):
         self.check_clip()
 
     def learn(self, x: np.ndarray, weights: np.ndarray, name: str) -> dict[str, Any]:
-        limits = {"low": -math.inf, "high": math.inf}
+        limits = {}
         if self.clip > 0:
             low, high = clipped_range(*distinct_values(x, weights), self.clip)
             x, limits = np.clip(x, low, high), {"low": low, "high": high}
@@ -75,16 +75,17 @@ class Polynomial(FunctionMap):
         return {"center": float(center), "spread": spread} | limits
 
     def evaluate(
-        self, x: np.ndarray, name: str, center: float, spread: float, low: float, high: float
+        self, x: np.ndarray, name: str, center: float, spread: float, **limits: float
     ) -> np.ndarray:
-        x = np.clip(x, low, high)
+        if limits:
+            x = np.clip(x, limits["low"], limits["high"])
         return ((x - center) / spread)[:, None] ** np.arange(1, self.degree + 1)
 
     def function_names(self, name: str, **learned: Any) -> list[str]:
         return [name, *(f"{name}^{power}" for power in range(2, self.degree + 1))]
 
     def affine(self, center: float, spread: float, **limits: float) -> tuple[float, float] | None:
-        return (center, spread) if self.degree == 1 and self.clip == 0 else None
+        return (center, spread) if self.degree == 1 and not limits else None
 
     def units(
         self, n: int, exponent: int, center: float, spread: float, **limits: float

@@ -53,7 +53,7 @@ class Smooth(FunctionMap):
     --------
     >>> import numpy as np
     >>> from ttexm.features import Smooth
-    >>> age = np.arange(100.0)[:, None]
+    >>> age = np.arange(101.0)[:, None]
     >>> smooth = Smooth(n_knots=5).fit(age)
     >>> smooth.slot_names_
     [['1', 'x0', 'curve2(x0)', 'curve3(x0)', 'curve4(x0)']]
