@@ -98,7 +98,7 @@ def project(cores, Z):
 
 
 def core_design(cores, phis, k):
-    """J with <W, X_s> = (J vec(cores[k]))_s: row s is the rank-1 tensor left_s x phi_s x right_s."""
+    """J with <W, X_s> = (J vec(cores[k]))_s: row s is left_s x phi_s x right_s, of rank 1."""
     left = right = np.ones((len(phis[0]), 1))
     for core, phi in zip(cores[:k], phis[:k], strict=True):
         left = np.einsum("sa,si,aib->sb", left, phi, core)

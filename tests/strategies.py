@@ -65,9 +65,9 @@ def pairs(draw, dtype=np.float64):
 
 
 @st.composite
-def batches(draw, shape, most_samples=60, dtype=np.float64):
+def batches(draw, shape, most_samples=60, dtype=np.float64, least_samples=0):
     """A batch of mixed kinds, in any order of modes."""
-    m = draw(st.integers(0, most_samples))
+    m = draw(st.integers(least_samples, most_samples))
     rng = np.random.default_rng(draw(seeds))
     modes = []
     for n in shape:
