@@ -15,6 +15,7 @@ from ..kernels.layout import CATEGORY, CURVE
 
 DENSE = 0.25  # a matrix with at least this share of nonzero entries is kept dense
 DENSE_FUNCTIONS = 12  # functions per column up to which a product of matrices beats one of knots
+MANY_LEVELS = 100  # of a category, from which on its table is sparse
 
 
 class AdditiveDesign:
@@ -117,7 +118,7 @@ class KnotDesign:
         self._codes, self._shares = batch.knots()
         # From the functions of each mode to its knots.
         self._tables = [
-            scale * np.eye(n)[:, 1:] if table is None else table[:, 1:]
+            _table_of_levels(n, scale) if table is None else table[:, 1:]
             for table, scale, n in zip(modes.tables, modes.scales, modes.shape, strict=True)
         ]
         knots, functions = np.array([table.shape for table in self._tables]).T
@@ -136,24 +137,33 @@ class KnotDesign:
         n_columns = self.shape[1]
         if n_columns > 1 + DENSE_FUNCTIONS * len(self._tables):
             return None
-        return self._write_out()
+        matrix = np.ones(self.shape)
+        for k, (here, _, _) in enumerate(self._blocks):
+            part = self._write_out(k)
+            matrix[:, here] = part.toarray() if sparse.issparse(part) else part
+        return matrix
 
     @cached_property
     def row_gram(self) -> np.ndarray:
         """``design @ design.T``, (m, m)."""
-        matrix = self._write_out()
-        return matrix @ matrix.T
+        constant = np.ones((self.shape[0], 1))
+        dense, levels = [constant], []
+        for part in map(self._write_out, range(len(self._tables))):
+            (levels if sparse.issparse(part) else dense).append(part)
+        matrix = np.hstack(dense)
+        gram = matrix @ matrix.T
+        for part in levels:
+            gram += (part @ part.T).toarray()
+        return gram
 
-    def _write_out(self):
-        m, n_columns = self.shape
-        matrix = np.ones((m, n_columns))
-        for k, (here, _, table) in enumerate(self._blocks):
-            codes, shares = self._codes[:, k], self._shares[:, k, None]
-            matrix[:, here] = table[codes]
-            if shares.any():
-                following = np.minimum(codes + 1, len(table) - 1)
-                matrix[:, here] += shares * (table[following] - table[codes])
-        return matrix
+    def _write_out(self, k):
+        """The functions of column k, sparse for a category of many levels."""
+        table, codes, shares = self._tables[k], self._codes[:, k], self._shares[:, k, None]
+        part = table[codes]
+        if shares.any():
+            following = np.minimum(codes + 1, len(table) - 1)
+            part += shares * (table[following] - part)
+        return part
 
     def __matmul__(self, v: np.ndarray) -> np.ndarray:
         if self._matrix is not None:
@@ -218,6 +228,13 @@ class KnotDesign:
         for here, knots, table in self._blocks:
             out[here] = (table**2).T @ sums[knots, 0]
         return out
+
+
+def _table_of_levels(n, scale):
+    """The functions (n, n - 1) of a category at its levels: all but the first have one."""
+    if n <= MANY_LEVELS:
+        return scale * np.eye(n)[:, 1:]
+    return scale * sparse.eye_array(n, n - 1, k=-1, format="csr")
 
 
 class _Transposed:
