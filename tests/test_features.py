@@ -22,6 +22,7 @@ from ttexm.features import (
     Legendre,
     PerColumn,
     Polynomial,
+    Smooth,
     Spline,
     Trigonometric,
 )
@@ -33,6 +34,8 @@ NUMERIC_MAPS = [
     Trigonometric(2),
     Legendre(3),
     Spline(4),
+    Smooth(5),
+    Polynomial(2, standardize=True, clip=0.1),
 ]
 MIXED = {
     "age": [20.0, 35.0, None, 50.0],
@@ -98,15 +101,30 @@ def test_each_row_is_mapped_on_its_own(chosen):
 @pytest.mark.parametrize("frame", [PANDAS, POLARS], ids=["pandas", "polars"])
 def test_frames_are_read_by_their_types(frame):
     fitted = Auto().fit(frame)
-    assert fitted.slot_names_ == [["1", "age"], ["1", "color=blue", "color=red"], ["1", "flag"]]
+    assert fitted.slot_names_ == [
+        ["1", "age", "curve2(age)"],
+        ["1", "color=blue", "color=red"],
+        ["1", "flag"],
+    ]
     batch = fitted.transform(frame)
     age = np.array([20, 35, 50])
     assert_allclose(batch.vectors(0)[[0, 1, 3], 1], (age - age.mean()) / age.std())
-    assert_array_equal(batch.vectors(0)[2], [1, 0])
+    assert_array_equal(batch.vectors(0)[2], [1, 0, 0])
     assert_array_equal(batch.vectors(1), [[1, 0, 1], [1, 1, 0], [1, 0, 0], [1, 0, 1]])
     assert_array_equal(batch.vectors(2)[:, 1], [1, -1, 1, 1])
     assert fitted.name((1, 2, 0)) == "age * color=red"
     assert fitted.name((0, 0, 0)) == "1"
+
+
+@pytest.mark.parametrize("degree", [1, 2])
+def test_a_degree_gives_clipped_polynomials(degree):
+    x = np.random.default_rng(0).standard_cauchy((1000, 1))
+    fitted = Auto(degree=degree).fit(x)
+    assert fitted.slot_names_ == [["1", "x0", "x0^2"][: degree + 1]]
+    t = np.clip(x[:, 0], *np.sort(x[:, 0])[[5, -6]])
+    t = (t - t.mean()) / t.std()
+    expected = t[:, None] ** np.arange(degree + 1)
+    assert_allclose(fitted.transform(x).vectors(0), expected, rtol=1e-10, atol=1e-13)
 
 
 def test_pandas_types_with_their_own_missing_values():
@@ -127,8 +145,8 @@ def test_pandas_types_with_their_own_missing_values():
 def test_categories_can_be_chosen(chosen):
     X = np.random.default_rng(0).integers(0, 3, (20, 3)).astype(float)
     given_as = pd.DataFrame(X, columns=["x0", "x1", "x2"])
-    assert Auto(chosen).fit(given_as).shape_ == (2, 4, 2)
-    assert Auto(None).fit(given_as).shape_ == (2, 2, 2)
+    assert Auto(chosen).fit(given_as).shape_ == (3, 4, 3)
+    assert Auto(None).fit(given_as).shape_ == (3, 3, 3)
 
 
 def test_unseen_levels_are_the_constant_alone():
@@ -278,6 +296,15 @@ PARAMETERS = [
     *((Trigonometric, "n_frequencies", value, COUNT) for value in (0, -2, 1.5, True)),
     *((Trigonometric, "period", value, POSITIVE) for value in (np.nan, np.inf, 0, -1, "24", True)),
     *((Spline, "n_knots", value, "an integer of at least 2") for value in (1, 0, 2.5, "5")),
+    *(
+        (Smooth, "n_knots", value, "'auto' or an integer of at least 2")
+        for value in (1, 0, -3, 2.5, np.nan, True, "5", "Auto", None, [17])
+    ),
+    *(
+        (kind, "clip", value, "at least 0 and less than 0.5")
+        for kind in (Smooth, Polynomial)
+        for value in (-0.01, 0.5, 1, np.nan, np.inf, True, "0.1", None, [0.1])
+    ),
     *((Spline, "degree", value, "an integer of at least 0") for value in (-1, 0.5, None)),
     *((Spline, "knots", value, "'quantile' or 'uniform'") for value in ("foo", None, [[0.0]])),
     (Basis, "functions", np.sin, "a list of functions"),
@@ -288,7 +315,7 @@ PARAMETERS = [
     (Polynomial, "standardize", "yes", "True or False"),
     *(
         (kind, "order_scale", value, POSITIVE)
-        for kind in (Polynomial, Categorical, Auto, PerColumn)
+        for kind in (Polynomial, Smooth, Categorical, Auto, PerColumn)
         for value in (np.nan, np.inf, 0, -1.0, "a", None, True)
     ),
 ]
@@ -485,7 +512,13 @@ EXTREMES = [
     [1e17] * 2,
     [0.0, -0.0],
 ]
-RELATIVE = [Polynomial(3, standardize=True), Trigonometric(2), Legendre(3), Auto(degree=2)]
+RELATIVE = [
+    Polynomial(3, standardize=True),
+    Trigonometric(2),
+    Legendre(3),
+    Auto(degree=2),
+    Smooth(),
+]
 SPLINES = [Spline(4), Spline(5, 2, "uniform"), Spline(3, 0)]
 
 
@@ -502,11 +535,11 @@ def test_extreme_columns_are_those_of_moderate_size(chosen, column):
 
 def test_unseen_values_far_beyond_the_range():
     tiny = 1e-300 * np.arange(5.0)[:, None]
-    for chosen in (Legendre(3), *SPLINES):
+    for chosen in (Smooth(), Auto(degree=2), Legendre(3), *SPLINES):
         vectors = clone(chosen).fit(tiny).transform(np.array([[1e300], [4e-300]])).vectors(0)
         assert_allclose(vectors[0], vectors[1])
     with pytest.raises(ValueError, match="Column 'x0' must have finite features, but x0 is inf at"):
-        Auto().fit(tiny).transform(np.array([[1e300]]))
+        Polynomial(standardize=True).fit(tiny).transform(np.array([[1e300]]))
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import polars as pl
 import pytest
 
 from ttexm import ExMClassifier, ExMRegressor, TTTensor
+from ttexm.features import Auto, Polynomial, Smooth
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((60, 3))
@@ -94,10 +95,21 @@ CASES = [
     (lambda: regress(tol=np.nan), ValueError, "tol must be at least 0, got nan."),
     (lambda: regress(early_stopping="yes"), ValueError, "early_stopping must be True or False, got 'yes'."),
     (lambda: regress(X[:1], Y[:1], early_stopping=True), ValueError, "early_stopping needs rows to hold out"),
-    (lambda: regress(init=TTTensor.ones((2, 2))), ValueError,
+    (lambda: regress(init=TTTensor.ones((2, 2)), features=Polynomial()), ValueError,
      "init must be a TTTensor of shape (2, 2, 2), the slots of each column, got shape (2, 2)."),
-    (lambda: classify(y=np.digitize(Y, [-0.3, 0.3]), init=TTTensor.ones((2, 2, 2))), ValueError,
+    (lambda: classify(y=np.digitize(Y, [-0.3, 0.3]), init=TTTensor.ones((2, 2, 2)), features=Polynomial()), ValueError,
      "init must be a TTTensor of shape (2, 2, 2, 3), the slots of each column and the outputs, got shape (2, 2, 2)."),
+    # features
+    (lambda: regress(features=Smooth(n_knots=1)), ValueError,
+     "n_knots of Smooth must be 'auto' or an integer of at least 2, got 1."),
+    (lambda: regress(features={0: Smooth(clip=0.5)}), ValueError,
+     "clip of Smooth must be at least 0 and less than 0.5, got 0.5."),
+    (lambda: classify(features=Polynomial(clip=-0.1)), ValueError,
+     "clip of Polynomial must be at least 0 and less than 0.5, got -0.1."),
+    (lambda: regress(features=Auto(degree=0)), ValueError,
+     "degree of Auto must be an integer of at least 1, got 0."),
+    (lambda: regress(init=TTTensor.ones((2, 2, 2)), features=Smooth(n_knots=6)), ValueError,
+     "init must be a TTTensor of shape (6, 6, 6), the slots of each column, got shape (2, 2, 2)."),
     # eval_set
     (lambda: regress(eval_set=(X[:0], Y[:0])), ValueError, "eval_set must have at least one row, got none."),
     (lambda: regress(eval_set=(X[:, :2], Y)), ValueError, "X has 2 features, but ExMRegressor is expecting 3"),

@@ -1,10 +1,12 @@
 """Model: predictions by parts, and weights in the units of the user."""
 
+import functools
 import itertools
 import json
 import pickle
 import re
 
+import naive
 import numpy as np
 import pandas as pd
 import pytest
@@ -23,6 +25,7 @@ from ttexm.features import (
     Legendre,
     PerColumn,
     Polynomial,
+    Smooth,
     Spline,
     Trigonometric,
 )
@@ -67,6 +70,17 @@ def hat(name, x):
     return np.interp(x, knots, np.eye(3)[int(name[1]) - 1])
 
 
+def curve(name, x, n_knots=17, clip=0.005):
+    """x0 and curve2(x0), of the column between its first and its last knot."""
+    weights = np.ones(len(x), int)
+    knots = naive.knots(x, weights, n_knots, clip)
+    x = np.clip(x, knots[0], knots[-1])
+    if not name.startswith("curve"):
+        return number(name, x)
+    functions = naive.smooth_functions(x, weights, knots)[0]
+    return naive.hats(x, knots) @ functions[:, int(name[5 : name.index("(")]) - 1]
+
+
 MAPS = [
     (Polynomial(), number),
     (Polynomial(3), number),
@@ -78,8 +92,12 @@ MAPS = [
     (Legendre(2, order_scale=0.7), legendre),
     (Spline(3, degree=1, order_scale=0.5), hat),
     (Categorical(order_scale=0.4), number),
-    (Auto(categorical_features=[1], order_scale=0.6), number),
-    (PerColumn({0: Polynomial(2, True, order_scale=0.5)}, order_scale=0.25), number),
+    (Smooth(order_scale=0.5), curve),
+    (Smooth(2, clip=0.0), functools.partial(curve, n_knots=2, clip=0.0)),
+    (Smooth(3, clip=0.25), functools.partial(curve, n_knots=3, clip=0.25)),
+    (Auto(categorical_features=[1], order_scale=0.6), curve),
+    (Auto(degree=2), number),
+    (PerColumn({0: Polynomial(2, True, order_scale=0.5)}, order_scale=0.25), curve),
 ]
 NAMES = [repr(chosen) for chosen, _ in MAPS]
 
@@ -141,11 +159,31 @@ def test_coefficients_of_extreme_columns(scale):
 def test_a_product_of_raw_columns_has_its_weight():
     rng = np.random.default_rng(0)
     X = rng.uniform(5, 9, (400, 4))
-    fitted = ExMRegressor(**QUICK).fit(X, 2 * X[:, 0] * X[:, 1] - X[:, 3] + 7)
+    raw = Polynomial(standardize=True)
+    fitted = ExMRegressor(features=raw, **QUICK).fit(X, 2 * X[:, 0] * X[:, 1] - X[:, 3] + 7)
     assert_allclose(fitted.coefficient("x0", "x1"), 2, rtol=1e-4)
     assert_allclose(fitted.coefficient("x1", "x0"), 2, rtol=1e-4)
     assert_allclose(fitted.coefficient("x3"), -1, rtol=1e-3)
     assert_allclose(fitted.coefficient(), 7, atol=0.05)
+
+
+def test_a_column_has_its_slope_next_to_its_curves():
+    X = np.random.default_rng(0).uniform(5, 9, (600, 3))
+    x0, x1, x2 = np.clip(X, *np.sort(X, axis=0)[[3, -4]]).T  # 3 of 600 rows are cut at either end
+    fitted = ExMRegressor(random_state=0).fit(X, 2 * x0 * x1 - x2 + 7)
+    assert_allclose(fitted.coefficient("x0", "x1"), 2, rtol=1e-2)
+    assert_allclose(fitted.coefficient("x2"), -1, rtol=1e-2)
+    assert_allclose(fitted.coefficient("curve2(x0)", "x1"), 0, atol=1e-2)
+
+
+def test_a_product_with_a_curve_has_its_weight():
+    X = np.random.default_rng(0).uniform(5, 9, (400, 3))
+    smooth = Smooth(n_knots=5, clip=0)
+    curve3 = smooth.fit_transform(X).vectors(1)[:, 3]
+    fitted = ExMRegressor(features=smooth, **QUICK).fit(X, 2 * X[:, 0] * curve3 + 7)
+    assert smooth.name((0, 3, 0)) == "curve3(x1)"
+    assert_allclose(fitted.coefficient("x0", "curve3(x1)"), 2, rtol=1e-4)
+    assert_allclose(fitted.coefficient("x0", "curve2(x1)"), 0, atol=1e-3)
 
 
 def test_levels_and_classes_have_weights_in_units_of_the_data():
@@ -153,12 +191,14 @@ def test_levels_and_classes_have_weights_in_units_of_the_data():
     X = pd.DataFrame({"dose": rng.uniform(10, 20, 3000), "drug": rng.choice(list("ABC"), 3000)})
     slope = X["drug"].map({"A": 0.0, "B": 1.0, "C": 0.0}).to_numpy() * (X["dose"] - 15)
     labels = np.where(rng.random(3000) < 1 / (1 + np.exp(-slope)), "well", "ill")
-    fitted = ExMClassifier(rank=4, alpha=1e-5, order_scale=1.0, random_state=0).fit(X, labels)
+    settings = {"rank": 4, "alpha": 1e-5, "order_scale": 1.0, "random_state": 0}
+    fitted = ExMClassifier(features=Auto(degree=1), **settings).fit(X, labels)
     # One weight per level next to the constant is not unique; contrasts are.
     contrast = fitted.coefficient("dose", "drug=B") - fitted.coefficient("dose", "drug=A")
     assert_allclose(contrast, 1, atol=0.15)
     three = ExMClassifier(**QUICK).fit(X, np.digitize(slope, [-1, 1]))
     assert three.coefficient("dose", "drug=B").shape == (3,)
+    assert three.coefficient("curve2(dose)", "drug=B").shape == (3,)
 
 
 def test_the_map_of_a_fit_is_left_as_it_was():
@@ -178,6 +218,7 @@ TWICE = pd.DataFrame({"a": ["b=c", "d"], "a=b": ["c", "d"]})
 MESSAGES = [
     (MODEL, ["dosis"], ValueError, "There is no function 'dosis'; did you mean 'dose'?"),
     (MODEL, ["drug"], ValueError, "'drug'; did you mean 'drug=A' or 'drug=B'?"),
+    (MODEL, ["curve9(dose)"], ValueError, "did you mean 'curve2(dose)'"),
     (MODEL, ["age^3"], ValueError, "There is no function 'age^3'; did you mean 'age^2' or 'age'?"),
     (MODEL, ["qqqq"], ValueError, "There is no function 'qqqq'."),
     (MODEL, ["1"], ValueError, "There is no function '1'."),
@@ -254,9 +295,10 @@ def restored(state):
     if state["kind"] == "category":
         return features.categories.CategoryColumn(state["name"], state["levels"], state["scale"])
     basis = getattr(features, state["map"])(**state["parameters"])
-    return features.function_map.FunctionColumn(
-        state["name"], basis, state["learned"], state["scale"], state["exponent"]
-    )
+    kind = features.function_map.FunctionColumn
+    if isinstance(basis, Smooth):
+        kind = features.smooth.CurveColumn
+    return kind(state["name"], basis, state["learned"], state["scale"], state["exponent"])
 
 
 @pytest.mark.parametrize("chosen", [c for c, _ in MAPS if not isinstance(c, Basis)], ids=repr)
@@ -267,9 +309,10 @@ def test_states_are_plain_and_complete(chosen, unit):
         return  # powers of raw columns of that size overflow
     table = read_table(X)
     for fitted, column in zip(chosen.fit(X).columns_, table, strict=True):
-        again = restored(json.loads(json.dumps(fitted.state())))
+        again = restored(json.loads(json.dumps(fitted.state(), allow_nan=False)))
         assert again.slot_names == fitted.slot_names
         assert_array_equal(again.stored(column), fitted.stored(column))
+        assert_array_equal(again.table, fitted.table)
         core = np.random.default_rng(0).standard_normal((2, len(fitted.slot_names), 3))
         assert_array_equal(again.to_user_units(core), fitted.to_user_units(core))
 

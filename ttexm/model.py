@@ -93,8 +93,9 @@ class Model:
         """Return the weights of all products, in the units of the user.
 
         Entry ``[i_1, .., i_d]`` belongs to the product of the functions that the slots are named
-        after (``columns[k].slot_names[i_k]``). With these functions of the raw columns, the sum of
-        all products is the raw prediction f; for the squared loss, it is the prediction itself.
+        after (``columns[k].slot_names[i_k]``). With these functions of the raw columns, clipped
+        where their map clips them, the sum of all products is the raw prediction f; for the squared
+        loss, it is the prediction itself.
         With several outputs the last mode stands for them. O(d n r^2).
         """
         cores = [
@@ -124,12 +125,18 @@ class Model:
         Parameters
         ----------
         *names : str
-            Slots of different columns: ``"dose"``, ``"drug=B"``, ``"age^2"``. Without any, the
-            constant is returned.
+            Slots of different columns: ``"dose"``, ``"drug=B"``, ``"curve2(dose)"``, ``"age^2"``.
+            Without any, the constant is returned.
 
         Returns
         -------
         float, or array (n_outputs,)
+
+        Notes
+        -----
+        By default, ``"dose"`` is the column between its first and its last knot (it is clipped
+        there), and its weight is the slope of a straight line. Curves are added to that line:
+        they have mean 0 and variance 1 in training, and are uncorrelated with the column.
         """
         found = self.coefficients()[self._index(names)]
         return float(found) if np.ndim(found) == 0 else found.full()

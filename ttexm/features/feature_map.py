@@ -63,10 +63,10 @@ class FeatureMap(BaseEstimator):
         is_real = isinstance(value, numbers.Real) and not isinstance(value, bool)
         self.check_parameter(name, is_real and 0 < value < np.inf, "a positive finite number")
 
-    def check_count(self, name: str, least: int) -> None:
+    def check_count(self, name: str, least: int, wanted: str = "an integer") -> None:
         value = getattr(self, name)
         is_integer = isinstance(value, numbers.Integral) and not isinstance(value, bool)
-        self.check_parameter(name, is_integer and value >= least, f"an integer of at least {least}")
+        self.check_parameter(name, is_integer and value >= least, f"{wanted} of at least {least}")
 
     def check_clip(self) -> None:
         is_share = isinstance(self.clip, numbers.Real) and not isinstance(self.clip, bool)

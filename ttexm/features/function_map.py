@@ -82,7 +82,7 @@ class FunctionMap(ColumnMap):
     def plain_parameters(self) -> dict[str, Any]:
         """Return the constructor's parameters, in plain numbers and strings, without the scale."""
         return {
-            name: value
+            name: value.item() if isinstance(value, np.generic) else value
             for name, value in self.get_params(deep=False).items()
             if name != "order_scale"
         }

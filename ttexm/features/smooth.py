@@ -76,7 +76,7 @@ class Smooth(FunctionMap):
     def check_parameters(self) -> None:
         super().check_parameters()
         if not (isinstance(self.n_knots, str) and self.n_knots == "auto"):
-            self.check_count("n_knots", 2)
+            self.check_count("n_knots", 2, "'auto' or an integer")
         self.check_clip()
 
     def learn(self, x: np.ndarray, weights: np.ndarray, name: str) -> dict[str, Any]:
