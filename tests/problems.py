@@ -31,6 +31,21 @@ def curve_batch(rng, m, n, n_knots=4, dtype=np.float64):
     return RankOneBatch.from_arrays(modes, modes.pack([places[:, None]], [], m, dtype), m)
 
 
+def data_with_curves(loss=None, m=240, seed=0):
+    """Three curves and two categories, with interactions."""
+    rng = np.random.default_rng(seed)
+    modes = [curve_batch(rng, m, 10, 12) for _ in range(3)]
+    categories = RankOneBatch.from_codes(rng.integers(0, 3, (m, 2)), (3, 3))
+    batch = RankOneBatch.join([*modes, categories])
+    y = TTTensor.random(batch.shape, 2, seed).contract(batch)
+    y = y / y.std() + 0.3 * rng.standard_normal(m)
+    if isinstance(loss, Logistic):
+        y = np.where(y > 0, 1.0, -1.0)
+    elif isinstance(loss, Softmax):
+        y = np.eye(3)[np.digitize(y, [-0.5, 0.5])]
+    return Data(batch, y, rng.uniform(0.5, 2, m), loss or Squared())
+
+
 def mixed_batch(rng, m, dtype=np.float64):
     return RankOneBatch.join(
         [

@@ -5,12 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from problems import curve_batch, data_of
+from problems import data_of, data_with_curves
 
 import ttexm
-from ttexm import RankOneBatch, TTTensor
+from ttexm import TTTensor
 from ttexm.learn.bases import FEW, LINEAR, ROUGH, SMOOTH
-from ttexm.learn.data import Data
 from ttexm.learn.initialize import Additive
 from ttexm.learn.losses import Logistic, Softmax, Squared
 from ttexm.learn.selection import validation as module
@@ -21,20 +20,6 @@ from ttexm.learn.selection.validation import Validation, is_better
 from ttexm.solvers import Sweeps
 
 LOSSES = Squared(), Logistic(), Softmax()
-
-
-def data_with_curves(loss=None, m=240, seed=0):
-    rng = np.random.default_rng(seed)
-    modes = [curve_batch(rng, m, 10, 12) for _ in range(3)]
-    categories = RankOneBatch.from_codes(rng.integers(0, 3, (m, 2)), (3, 3))
-    batch = RankOneBatch.join([*modes, categories])
-    y = TTTensor.random(batch.shape, 2, seed).contract(batch)
-    y = y / y.std() + 0.3 * rng.standard_normal(m)
-    if isinstance(loss, Logistic):
-        y = np.where(y > 0, 1.0, -1.0)
-    elif isinstance(loss, Softmax):
-        y = np.eye(3)[np.digitize(y, [-0.5, 0.5])]
-    return Data(batch, y, rng.uniform(0.5, 2, m), loss or Squared())
 
 
 def validation_of(data, max_order=0, plan=PLAN):
@@ -235,6 +220,31 @@ def test_screening_looks_into_each_fold_and_stops_where_nothing_is_found(monkeyp
     assert validation_of(data, max_order=4).screen(1.0, 4, 2) == 1
     assert validation_of(data, max_order=1).screen(1.0, 4, 4) == 0
     assert len(looked) == 2
+
+
+def test_folds_that_were_not_screened_are_so_when_they_are_asked_for():
+    rng = np.random.default_rng(0)
+    x = rng.choice([-1.0, 1.0], (1000, 6))
+    data = data_of(x, x[:, :4].prod(axis=1) + 0.1 * rng.standard_normal(1000))
+    found = []
+    for n_folds in (2, 4):
+        validation = validation_of(data, max_order=4)
+        rank = validation.screen(1.0, 4, n_folds)
+        candidate = Candidate(LINEAR, 1.0, 1.0, rank, 1, is_screened=True)
+        found.append(validation.trained(candidate, 4, fewest=0))
+    assert found[0].losses[3].mean() < 0.1
+    assert_array_equal(found[0].losses[3], found[1].losses[3])
+
+
+def test_a_fold_without_products_has_infinite_losses(monkeypatch):
+    data = data_with_curves()
+    shape = LINEAR.modes(data.batch.modes).shape
+    products = iter([0.01 * TTTensor.ones(shape), None])
+    monkeypatch.setattr(module, "screen", lambda *_: next(products))
+    validation = validation_of(data, max_order=4)
+    assert validation.screen(1.0, 4, 1) == 1
+    candidate = Candidate(LINEAR, 1.0, 1.0, 1, 0, is_screened=True)
+    assert np.isinf(validation.trained(candidate, 2, fewest=0).losses[1]).all()
 
 
 # -- searches with fits ---------------------------------------------------------------------------
