@@ -48,8 +48,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         Interactions of order j are penalised by ``alpha order_scale^(-2 j)``: the smaller, the
         closer to a linear model.
     features : "auto", FeatureMap or dict of column to FeatureMap, default="auto"
-        How columns become feature vectors: "auto" standardises numbers and gives each level of a
-        category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
+        How columns become feature vectors: "auto" gives numbers smooth curves and each level
+        of a category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
     categorical_features : "from_dtype", None, or array-like, default="from_dtype"
         Which columns are categories: those of strings and of the data frame's categorical types,
         none, or those of a mask, or a list of positions or names.
@@ -282,8 +282,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         Interactions of order j are penalised by ``alpha order_scale^(-2 j)``: the smaller, the
         closer to a linear model.
     features : "auto", FeatureMap or dict of column to FeatureMap, default="auto"
-        How columns become feature vectors: "auto" standardises numbers and gives each level of a
-        category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
+        How columns become feature vectors: "auto" gives numbers smooth curves and each level
+        of a category a weight, see `ttexm.features.Auto`; a dict names the maps of some columns.
     categorical_features : "from_dtype", None, or array-like, default="from_dtype"
         Which columns are categories: those of strings and of the data frame's categorical types,
         none, or those of a mask, or a list of positions or names.

@@ -30,7 +30,7 @@ class Smooth(FunctionMap):
     n_knots : int or "auto", default="auto"
         About how many knots a column has: so many quantiles, all values if there are few of them,
         and all frequent values with their neighbours. "auto" is 17 below 2000 rows, 33 below 10 000
-        and 65 above.
+        and 65 above. (Weighted rows count as ``sum(w)^2 / sum(w^2)``.)
     clip : float, default=0.005
         Share of the rows at either end whose values are taken as the quantile there.
     order_scale : float
@@ -39,8 +39,9 @@ class Smooth(FunctionMap):
     Notes
     -----
     With n knots there are n - 1 functions, each a curve with a name: ``age``, ``curve2(age)``, ..
-    They all have mean 0 and variance 1 in training, and are uncorrelated with each other. A column
-    of two values has one function, -1 and 1. A missing value is the constant alone.
+    They all have mean 0 and variance 1 in training, are uncorrelated with each other, and positive
+    at the last knot. A column of two values has one function, -1 and 1. A missing value is the
+    constant alone.
 
     The cost of a prediction does not grow with the number of functions: a row lies between two
     knots, and needs the weights of these alone.
