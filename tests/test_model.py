@@ -320,3 +320,10 @@ def test_states_are_plain_and_complete(chosen, unit):
 def test_functions_of_your_own_are_named_in_a_state():
     (fitted,) = Basis([np.sin, lambda x: x**2]).fit(np.ones((2, 1))).columns_
     assert json.loads(json.dumps(fitted.state()))["parameters"]["functions"] == ["sin", "g2"]
+
+
+def test_parameters_that_are_scalars_of_numpy_are_plain_in_a_state():
+    chosen = Smooth(n_knots=np.int64(4), clip=np.float32(0.25))
+    (fitted,) = chosen.fit(np.arange(9.0)[:, None]).columns_
+    state = json.loads(json.dumps(fitted.state(), allow_nan=False))
+    assert state["parameters"] == {"n_knots": 4, "clip": 0.25}
