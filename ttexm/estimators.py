@@ -40,7 +40,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     ----------
     rank : int or "auto", default="auto"
         TT-rank of the weight tensor: how many different interactions it can hold. "auto" chooses
-        rank, alpha and order_scale by validation within the training rows.
+        rank, alpha and order_scale by validation within the training rows. If all three are
+        "auto", models that are about equally good are averaged, as one tensor.
     alpha : float or "auto", default="auto"
         Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N in the paper): the
         larger, the closer to a constant model.
@@ -73,7 +74,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     learning_rate : float or "auto", default="auto"
         Length of a step in gradients, for the same solvers; "auto" follows the curvature.
     max_order : int, default=6
-        Highest order of the products that are screened one by one; 0 turns screening off.
+        Highest order of the products that are screened one by one; an odd one counts as the even
+        one below, and 0 turns screening off.
     early_stopping : bool, default=False
         Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
         `eval_set` in `fit` does the same with rows of your own.)
@@ -85,6 +87,11 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         Where training starts: "linear" at the linear model, "screened" with the products that
         screening finds added to it, "auto" at the better of both by validation, "random_linear" and
         "gaussian" at random; a tensor is taken as `weights_` of an earlier fit.
+    time_limit : float or None, default=None
+        Seconds after which the search for settings stops with the best ones so far; the first model
+        is always fitted, and training with the settings comes on top. This is the one parameter
+        that makes a result depend on the machine, and on what else it does. By default there is no
+        limit.
     warm_start : bool, default=False
         Whether `fit` goes on from the last fit, with its columns, levels and settings.
     random_state : int, RandomState or None, default=None
@@ -110,15 +117,22 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     feature_map_ : FeatureMap
         The fitted columns, with the names of their slots in ``slot_names_``.
     selected_ : Selected
-        The settings of the fit: ``rank``, ``alpha``, ``order_scale``, ``n_iter``, ``is_linear``
-        (whether the linear model was as good), ``is_screened`` (whether training started from
-        screened products), and their validation ``loss`` and ``losses``.
+        The settings of the fit; if several models are averaged, those of the one with the largest
+        weight. They are ``basis`` (which functions of numbers it uses), ``rank``, ``alpha``,
+        ``order_scale``, ``n_iter``, ``is_linear``, ``is_additive`` (whether it has no
+        interactions), ``is_screened`` (whether training started from screened products), ``weight``
+        (its share of the average), and the validation ``loss`` with that of each fold, ``losses``;
+        NaN and none if nothing was validated.
+    averaged_ : list of Selected
+        The settings of all models whose average is the fitted one, from the largest ``weight`` to
+        the smallest; the weights sum to 1. One model alone is a list of one.
     search_results_ : list of Selected
         All settings that were validated, in the order of the search: ``pandas.DataFrame`` makes a
-        table of it. Empty if nothing was searched.
+        table of it. Some are tried on fewer folds than others, and have as many ``losses``. Empty
+        if nothing was searched.
     loss_ : Loss
     n_iter_ : int
-        Iterations of the training.
+        Iterations of the training; of the first model with interactions, if several are averaged.
     history_ : list of Record
         Loss, rank and gradient norm after each of them.
     device_ : {"cpu", "cuda"}
@@ -138,7 +152,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
     weight: a common factor of all weights changes nothing, and a weight of 2 does what the same row
     twice does. Where a number of rows enters, as in the penalty, it is the effective number
     ``1 / sum of the squared shares``, which is the number of rows if all differ and have one
-    weight. Rows with equal features are never split between training and validation.
+    weight. Rows with equal features are not split between training and validation, except for
+    copies of a row in a table where the features of most rows occur once.
 
     Neither the order of the rows, nor the units of a numeric column (``a x + b``, a not 0), nor the
     names of the classes change the predictions, up to rounding.
@@ -274,7 +289,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     ----------
     rank : int or "auto", default="auto"
         TT-rank of the weight tensor: how many different interactions it can hold. "auto" chooses
-        rank, alpha and order_scale by validation within the training rows.
+        rank, alpha and order_scale by validation within the training rows. If all three are
+        "auto", models that are about equally good are averaged, as one tensor.
     alpha : float or "auto", default="auto"
         Weight of the penalty ``alpha/2 |W|^2`` next to the mean loss (lambda / N in the paper): the
         larger, the closer to a constant model.
@@ -307,7 +323,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     learning_rate : float or "auto", default="auto"
         Length of a step in gradients, for the same solvers; "auto" follows the curvature.
     max_order : int, default=6
-        Highest order of the products that are screened one by one; 0 turns screening off.
+        Highest order of the products that are screened one by one; an odd one counts as the even
+        one below, and 0 turns screening off.
     early_stopping : bool, default=False
         Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
         `eval_set` in `fit` does the same with rows of your own.)
@@ -319,6 +336,11 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         Where training starts: "linear" at the linear model, "screened" with the products that
         screening finds added to it, "auto" at the better of both by validation, "random_linear" and
         "gaussian" at random; a tensor is taken as `weights_` of an earlier fit.
+    time_limit : float or None, default=None
+        Seconds after which the search for settings stops with the best ones so far; the first model
+        is always fitted, and training with the settings comes on top. This is the one parameter
+        that makes a result depend on the machine, and on what else it does. By default there is no
+        limit.
     warm_start : bool, default=False
         Whether `fit` goes on from the last fit, with its columns, levels and settings.
     random_state : int, RandomState or None, default=None
@@ -340,15 +362,22 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     feature_map_ : FeatureMap
         The fitted columns, with the names of their slots in ``slot_names_``.
     selected_ : Selected
-        The settings of the fit: ``rank``, ``alpha``, ``order_scale``, ``n_iter``, ``is_linear``
-        (whether the linear model was as good), ``is_screened`` (whether training started from
-        screened products), and their validation ``loss`` and ``losses``.
+        The settings of the fit; if several models are averaged, those of the one with the largest
+        weight. They are ``basis`` (which functions of numbers it uses), ``rank``, ``alpha``,
+        ``order_scale``, ``n_iter``, ``is_linear``, ``is_additive`` (whether it has no
+        interactions), ``is_screened`` (whether training started from screened products), ``weight``
+        (its share of the average), and the validation ``loss`` with that of each fold, ``losses``;
+        NaN and none if nothing was validated.
+    averaged_ : list of Selected
+        The settings of all models whose average is the fitted one, from the largest ``weight`` to
+        the smallest; the weights sum to 1. One model alone is a list of one.
     search_results_ : list of Selected
         All settings that were validated, in the order of the search: ``pandas.DataFrame`` makes a
-        table of it. Empty if nothing was searched.
+        table of it. Some are tried on fewer folds than others, and have as many ``losses``. Empty
+        if nothing was searched.
     loss_ : Loss
     n_iter_ : int
-        Iterations of the training.
+        Iterations of the training; of the first model with interactions, if several are averaged.
     history_ : list of Record
         Loss, rank and gradient norm after each of them.
     device_ : {"cpu", "cuda"}
@@ -370,7 +399,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     weight: a common factor of all weights changes nothing, and a weight of 2 does what the same row
     twice does. Where a number of rows enters, as in the penalty, it is the effective number
     ``1 / sum of the squared shares``, which is the number of rows if all differ and have one
-    weight. Rows with equal features are never split between training and validation.
+    weight. Rows with equal features are not split between training and validation, except for
+    copies of a row in a table where the features of most rows occur once.
 
     Neither the order of the rows, nor the units of a numeric column (``a x + b``, a not 0), nor the
     units of the target change the predictions, up to rounding.
