@@ -125,9 +125,7 @@ def refit(
     candidate = _settings_of(last, options, data)
     W = _widened(data, last.weights, candidate, options.plan, rng)
     fitted = _finish(data, options, candidate, W, rng, held_out)
-    kept = replace(
-        last.selected, alpha=candidate.alpha(data.size), rank=fitted.weights.rank, weight=1.0
-    )
+    kept = replace(fitted.selected, rank=fitted.weights.rank)
     return replace(fitted, selected=kept, averaged=[kept], tried=last.tried)
 
 
@@ -241,12 +239,13 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     """Train each member on all rows, from several starts, and average them as one tensor."""
     parts, history, total = [], [], 0.0
     for weight, member, seed in spread_starts(members, options.plan):
-        W, _, member = _find_start(data, options, member, rng, seed)
+        W, additive, member = _find_start(data, options, member, rng, seed)
         is_interrupted = False
         if not member.is_additive:
             W, trainer = _train(data, options, member, W, rng, None)
             history = history or trainer.history
             is_interrupted = trainer.is_interrupted
+            W, member = _better_of(data, member, W, additive)
         parts.append((weight, member, W))
         total += weight
         if is_interrupted:
@@ -255,6 +254,7 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     shares: dict[Candidate, float] = {}
     for weight, member, _ in parts:
         shares[member] = shares.get(member, 0.0) + weight
+    shares = dict(sorted(shares.items(), key=lambda pair: -pair[1]))
     records = [member.record(data.size, share) for member, share in shares.items()]
     W = _average(data, parts, options.plan)
     return Fitted(W, records[0], records, tried, history)
@@ -323,19 +323,26 @@ def _widened(data, W, candidate, plan, rng) -> TTTensor:
 
 
 def _finish(data, options, candidate, W, rng, held_out, additive=None, tried=()) -> Fitted:
-    """Train, and take the additive model if that has the lower objective at the same penalty."""
-    basis, s, history = candidate.basis, candidate.order_scale, []
+    """Train, unless it is an additive model."""
+    history = []
     if not candidate.is_additive:
         W, trainer = _train(data, options, candidate, W, rng, held_out)
         history = trainer.history
+        W, candidate = _better_of(data, candidate, W, additive)
+    weights = data.to_plain(W, candidate.basis, candidate.order_scale)
     selected = candidate.record(data.size)
-    if additive is not None and not candidate.is_additive:
-        alpha, simple = candidate.alpha(data.size), additive.tensor(s)
-        if not data.value(W, basis, s, alpha) <= data.value(simple, basis, s, alpha):
-            W, plain = simple, replace(candidate, rank=0, is_screened=False)
-            selected = plain.record(data.size)
-    weights = data.to_plain(W, basis, s)
     return Fitted(weights, selected, [selected], list(tried), history)
+
+
+def _better_of(data, candidate, W, additive) -> tuple[TTTensor, Candidate]:
+    """Return a trained model, or the additive one if that has the lower objective."""
+    if additive is None:
+        return W, candidate
+    basis, s, alpha = candidate.basis, candidate.order_scale, candidate.alpha(data.size)
+    simple = additive.tensor(s)
+    if data.value(W, basis, s, alpha) <= data.value(simple, basis, s, alpha):
+        return W, candidate
+    return simple, Candidate(basis, candidate.ridge, s)  # nothing was validated for it
 
 
 def _train(data, options, candidate, W, rng, held_out) -> tuple[TTTensor, Trainer]:
