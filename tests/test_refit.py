@@ -9,17 +9,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.exceptions import ConvergenceWarning, NotFittedError
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import train_test_split
 
-from ttexm import ExMClassifier, ExMRegressor
+from ttexm import ExMClassifier, ExMRegressor, TTTensor
 from ttexm.features import Basis
 from ttexm.learn import initialize
+from ttexm.learn.bases import ROUGH, SMOOTH
+from ttexm.learn.data import Data
 from ttexm.learn.selection.search import Search
-from ttexm.learn.selection.validation import Trial, Validation
-from ttexm.learn.solvers.sweeps import Sweep
+from ttexm.learn.selection.validation import Validation
+from ttexm.learn.solvers.sweeps import CompiledSweep
 from ttexm.learn.trainer import Trainer
 
 RNG = np.random.default_rng(0)
@@ -37,7 +39,7 @@ def interrupt(*args, **kwargs):
     raise KeyboardInterrupt
 
 
-PLACES = [(Trainer, "run"), (Validation, "__init__"), (Search, "run"), (initialize, "additive")]
+PLACES = [(Trainer, "run"), (Validation, "__init__"), (Search, "run"), (Data, "additive")]
 
 
 @pytest.mark.parametrize("broken", PLACES, ids=lambda place: place[1])
@@ -107,19 +109,22 @@ def interrupt_call(monkeypatch, owner, name, n):
 
 
 def test_an_interrupted_search_trains_with_the_best_settings_so_far(monkeypatch):
-    interrupt_call(monkeypatch, Trial, "advance", 30)
+    interrupt_call(monkeypatch, CompiledSweep, "iterate", 30)
     with pytest.warns(ConvergenceWarning, match="search for settings was interrupted; the best"):
         model = ExMRegressor(random_state=0, max_order=0).fit(X, Y)
     assert model.score(X, Y) > 0.9
-    assert not model.is_linear_
+    assert not model.selected_.is_additive
+    assert [one.weight for one in model.averaged_] == [1.0]
+    assert 5 < len(model.search_results_) < 30
 
 
-def test_a_search_interrupted_at_once_has_the_linear_model_or_none(monkeypatch):
-    monkeypatch.setattr(Validation, "trial", interrupt)
+def test_a_search_interrupted_at_once_has_an_additive_model_or_none(monkeypatch):
+    monkeypatch.setattr(Validation, "trained", interrupt)
     with pytest.warns(ConvergenceWarning, match="interrupted"):
         model = ExMRegressor(random_state=0, max_order=0).fit(X, Y)
-    assert model.is_linear_
-    monkeypatch.setattr(Validation, "linear", interrupt)
+    assert model.selected_.is_additive
+    assert 0.2 < model.score(X, Y) < 0.8
+    monkeypatch.setattr(Validation, "additive", interrupt)
     model = ExMRegressor(random_state=0)
     with pytest.raises(KeyboardInterrupt):
         model.fit(X, Y)
@@ -128,7 +133,7 @@ def test_a_search_interrupted_at_once_has_the_linear_model_or_none(monkeypatch):
 
 
 def test_interrupted_training_keeps_the_best_model(monkeypatch):
-    interrupt_call(monkeypatch, Sweep, "iterate", 3)
+    interrupt_call(monkeypatch, CompiledSweep, "iterate", 3)
     with pytest.warns(ConvergenceWarning, match="interrupted after 2 iterations; the best model"):
         model = ExMRegressor(**GIVEN | {"tol": 0.0}).fit(X, Y)
     assert model.n_iter_ == 2
@@ -162,38 +167,55 @@ def test_a_real_interrupt_at_any_time_leaves_a_model_or_none():
 # -- what a fit returns ---------------------------------------------------------------------------
 
 
-def objective_at(model, W, X, y):
-    """The training objective of a tensor, with the fitted model's features and penalty."""
-    f = W.contract(model.feature_map_.transform(X))
-    return model.loss_.mean(y, f) + 0.5 * model.alpha_ * W.norm() ** 2
-
-
 @pytest.mark.parametrize("seed", range(4))
-def test_no_fit_has_a_higher_objective_than_the_linear_model(seed):
+def test_no_fit_has_a_higher_objective_than_the_additive_model(seed):
+    """Of its functions, at its penalty; in correlated columns with outliers in the target."""
     rng = np.random.default_rng(seed)
     common = rng.standard_normal((200, 1))
     A = 0.95 * common + 0.3 * rng.standard_normal((200, 6))
     y = A[:, 0] * A[:, 1] + rng.standard_t(2, 200)
-    model = ExMRegressor(random_state=seed).fit(A, y)
+    alpha, s = 0.01, 0.3
+    model = ExMRegressor(rank=3, alpha=alpha, order_scale=s, tol=1e-2, random_state=seed).fit(A, y)
     targets = (y - model.center_) / model.spread_
-    batch = model.feature_map_.transform(A)
+    data = Data(model.feature_map_.transform(A), targets, np.ones(200), model.loss_)
+    basis = {"rough": ROUGH, "smooth": SMOOTH}[model.selected_.basis]
+    batch = data.features(basis)
     design = np.hstack([np.ones((200, 1)), *(batch.vectors(k)[:, 1:] for k in range(6))])
-    ridge = Ridge(200 * model.alpha_, fit_intercept=False).fit(design, targets)
-    weights = [np.array([0.0, w]) for w in ridge.coef_[1:]]
-    linear = initialize.additive(weights, ridge.coef_[0], [np.eye(2)[0]] * 6)
-    reached = objective_at(model, model.weights_, A, targets)
-    assert reached <= objective_at(model, linear, A, targets) + 1e-9
+    ridge = Ridge(200 * alpha / s**2, fit_intercept=False).fit(design, targets)
+    parts = np.split(ridge.coef_[1:], np.cumsum(np.array(batch.shape) - 1)[:-1])
+    weights = [np.append(0.0, part / s) for part in parts]
+    ones = [np.eye(n)[0] for n in batch.shape]
+    additive = TTTensor(initialize.additive_cores(weights, ridge.coef_[0], ones))
+    assert_allclose(data.predict(additive, basis, s), ridge.predict(design), atol=1e-9)
+    reached = data.value(data.from_plain(model.weights_, basis, s), basis, s, alpha)
+    assert reached <= data.value(additive, basis, s, alpha) + 1e-9
 
 
-def test_a_start_that_diverges_is_replaced_by_the_linear_model(monkeypatch):
+def test_a_start_that_diverges_is_replaced_by_the_additive_model(monkeypatch):
     def explode(trainer, W, *args):
         return 1e3 * W
 
     monkeypatch.setattr(Trainer, "run", explode)
     model = ExMRegressor(**GIVEN).fit(X, Y)
-    assert model.is_linear_
-    assert model.rank_ == 2
+    assert model.selected_.is_additive
+    assert not model.selected_.is_linear  # it has curves
+    assert model.weights_.rank == 2
     assert 0.2 < model.score(X, Y) < 0.8
+
+
+def test_a_warm_start_says_what_it_has_trained():
+    """An additive model becomes one with interactions, of all functions."""
+    model = ExMRegressor(random_state=0, warm_start=True, tol=1e-2).fit(X, X[:, 2] + 0.1 * X[:, 1])
+    assert model.selected_.is_linear
+    model.set_params(rank=4, alpha=1e-4).fit(X, Y)
+    assert not model.selected_.is_additive
+    assert not model.selected_.is_linear
+    assert model.selected_.basis != "linear"
+    assert model.selected_.rank == 4
+    assert_allclose(model.selected_.alpha, 1e-4)
+    assert np.isnan(model.selected_.loss)  # nothing was validated for it
+    assert model.averaged_ == [model.selected_]
+    assert model.score(X, Y) > 0.9
 
 
 def test_concrete_is_not_worse_than_a_linear_model():
