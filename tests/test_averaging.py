@@ -59,15 +59,16 @@ def test_the_best_of_each_level_takes_part_the_best_of_all_first():
         assert m.score == min(c.score for c in candidates if c.level == m.level)
 
 
-@pytest.mark.parametrize(("n_errors", "takes_part"), [(1.9, True), (2.1, False)])
-def test_levels_within_two_standard_errors_take_part(n_errors, takes_part):
+@pytest.mark.parametrize("as_good", [2.0, 3.5])
+def test_levels_within_some_standard_errors_take_part(as_good):
     rng = np.random.default_rng(0)
     noise, difference = rng.standard_normal((2, 400))
     difference = (difference - difference.mean()) / difference.std()
-    best = judged(5 + 10 * noise)
+    best, plan = judged(5 + 10 * noise), replace(PLAN, as_good=as_good)
     # The standard error of the mean difference is 1 / sqrt(400), whatever the noise of both.
-    other = judged(5 + 10 * noise + n_errors / 20 + difference, ROUGH)
-    assert best_of_levels([other, best]) == ([best, other] if takes_part else [best])
+    for n_errors, takes_part in [(as_good - 0.1, True), (as_good + 0.1, False)]:
+        other = judged(5 + 10 * noise + n_errors / 20 + difference, ROUGH)
+        assert best_of_levels([other, best], plan) == ([best, other] if takes_part else [best])
 
 
 def test_a_level_that_is_worse_by_little_but_surely_does_not_take_part():

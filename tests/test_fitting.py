@@ -254,3 +254,16 @@ def test_an_interrupted_average_is_one_of_what_there_is(monkeypatch, averaged):
     _, parts, _ = averaged
     assert_allclose([weight for weight, *_ in parts], [0.5, 0.5])
     assert [(one.basis, one.weight) for one in fitted.averaged] == [("rough", 1.0)]
+
+
+def test_a_start_that_has_to_be_screened_has_settings_that_were_validated_for_it():
+    """Where products lower the loss by so little that the search would not take them."""
+    rng = np.random.default_rng(0)
+    X = rng.choice([-1.0, 1.0], (4000, 8))
+    y = X[:, 0] + X[:, 1] + 0.2 * X[:, 2:6].prod(axis=1) + rng.standard_normal(4000)
+    model = ExMRegressor(init="screened", random_state=0).fit(X, y)
+    assert model.selected_.is_screened
+    screened = [one for one in model.search_results_ if one.is_screened]
+    best = min(screened, key=lambda one: one.loss)
+    assert (model.selected_.loss, model.selected_.losses) == (best.loss, best.losses)
+    assert (model.selected_.alpha, model.selected_.n_iter) == (best.alpha, best.n_iter)
