@@ -53,7 +53,7 @@ def test_products_are_those_of_the_matrix(m, sizes, seed, n_outputs):
     assert_allclose(design @ v[:, 0], X @ v[:, 0], atol=1e-12 * X.shape[1])
     assert_allclose(design.T @ g[:, 0], X.T @ g[:, 0], atol=1e-12 * m)
     assert_allclose(design.row_gram, X @ X.T, atol=1e-12 * X.shape[1])
-    for weights in (h, np.ones(m), h):  # the last one is kept
+    for weights in (h, h, np.ones(m)):  # the last one is kept
         gram = X.T @ (weights[:, None] * X)
         assert_allclose(design.gram(weights), gram, atol=1e-12 * m)
         found = design.gram(weights)

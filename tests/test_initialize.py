@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose
 from sklearn.linear_model import LogisticRegression, Ridge
 from strategies import feature_vectors, seeds, shapes
 
-from ttexm import RankOneBatch
+from ttexm import RankOneBatch, TTTensor
 from ttexm.learn import initialize
 from ttexm.learn.losses import Hinge, Logistic, Squared
 from ttexm.learn.objective import Objective
@@ -35,15 +35,47 @@ def design(batch):
     return np.hstack(columns)
 
 
+def additive(weights, intercept):
+    """The additive model of weights (n,) or (n, n_outputs) of columns with a constant in slot 0."""
+    ones = [np.eye(len(w))[0] for w in weights]
+    return initialize.Additive(weights, np.array(intercept), ones)
+
+
+def weights_of_functions(rng, shape):
+    """Random weights, without any of the constants in slot 0: those are in the intercept."""
+    return [np.append(0.0, rng.standard_normal(n - 1)) for n in shape]
+
+
 @given(shapes(), seeds, st.integers(1, 30))
 def test_additive_models_are_exact(shape, seed, m):
     rng = np.random.default_rng(seed)
     batch = RankOneBatch.from_columns([rng.standard_normal((m, n - 1)) for n in shape])
     weights = [rng.standard_normal(n) for n in shape]
-    W = initialize.additive(weights, 0.7, [np.eye(n)[0] for n in shape])
+    W = additive(weights, 0.7).tensor()
     f = 0.7 + sum(phi @ w for phi, w in zip(feature_vectors(batch), weights, strict=True))
     assert_allclose(W.contract(batch), f, atol=1e-12)
     assert W.rank <= 2
+
+
+@given(shapes(), seeds, st.integers(1, 30), st.floats(0.1, 3))
+def test_additive_models_are_the_same_at_any_order_scale(shape, seed, m, scale):
+    rng = np.random.default_rng(seed)
+    batch = RankOneBatch.from_columns([rng.standard_normal((m, n - 1)) for n in shape])
+    model = additive(weights_of_functions(rng, shape), 0.7)
+    f = model.tensor().contract(batch)
+    assert_allclose(model.tensor(scale).contract(batch.scaled(scale)), f, atol=1e-11)
+
+
+@given(shapes(4), seeds, st.integers(1, 30), st.integers(2, 4))
+def test_additive_models_of_several_outputs_are_those_of_each(shape, seed, m, n_outputs):
+    rng = np.random.default_rng(seed)
+    batch = RankOneBatch.from_columns([rng.standard_normal((m, n - 1)) for n in shape])
+    weights = [rng.standard_normal((n, n_outputs)) for n in shape]
+    intercept = rng.standard_normal(n_outputs)
+    f = additive(weights, intercept).tensor().contract(batch)
+    for j in range(n_outputs):
+        one = additive([w[:, j] for w in weights], intercept[j]).tensor()
+        assert_allclose(f[:, j], one.contract(batch), atol=1e-11)
 
 
 @pytest.mark.parametrize("alpha", [1e-6, 1e-2, 1.0])
@@ -95,13 +127,14 @@ def test_functions_without_a_constant_are_refused():
 @given(shapes(), seeds, st.integers(2, 6))
 def test_padding_is_small_and_fills_the_ranks(shape, seed, rank):
     rng = np.random.default_rng(seed)
-    W = initialize.additive(
-        [rng.standard_normal(n) for n in shape], 1.0, [np.eye(n)[0] for n in shape]
-    )
+    model = additive(weights_of_functions(rng, shape), 1.0)
+    W = model.tensor()
     padded = initialize.padded(W, rank, 1e-3, rng)
-    if len(shape) > 1:
-        assert padded.rank == max(2, rank)
-    assert (padded - W).norm() <= 1.001e-3 * W.norm()
+    start = TTTensor(model.start(1.0, rank, 1e-3, seed))
+    for filled in (padded, start):
+        if len(shape) > 1:
+            assert filled.rank == max(2, rank)
+        assert (filled - W).norm() <= 1.001e-3 * W.norm()
 
 
 def test_low_order_entries_fall_off_with_the_order():

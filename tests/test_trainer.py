@@ -112,7 +112,8 @@ def test_progress_shows_the_loss(capsys):
     assert "loss 2" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("solver", [Sweeps(), Riemannian("sgd", 0.1, 20)], ids=["sweeps", "sgd"])
+# Sweeps over one core are computed in another way on the CPU, and differ by rounding.
+@pytest.mark.parametrize("solver", [Sweeps(2), Riemannian("sgd", 0.1, 20)], ids=["sweeps", "sgd"])
 def test_training_is_where_it_is_wanted(stand_in, solver):
     W, batch, objective = problem()
     batch, expected = batch.to("cpu"), None

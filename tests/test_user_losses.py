@@ -141,10 +141,12 @@ def test_a_quantile_loss_predicts_quantiles_in_any_units(scale):
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_a_coupled_loss_gets_one_hot_targets_and_is_the_softmax(n_classes):
     y = np.digitize(SIGNAL, [0.0] if n_classes == 2 else [-0.2, 0.2])
-    mine = ExMClassifier(loss=CrossEntropy(), random_state=0).fit(X, y)
-    builtin = ExMClassifier(loss="softmax", random_state=0).fit(X, y)
-    assert_allclose(mine.predict_proba(X), builtin.predict_proba(X), atol=1e-6)
-    assert mine.score(X, y) > 0.9
+    assert ExMClassifier(loss=CrossEntropy(), random_state=0).fit(X, y).score(X, y) > 0.9
+    # The built-in loss takes other steps, as it knows all second derivatives, to the same minimum.
+    settings = {"rank": 3, "alpha": 1e-2, "order_scale": 0.5, "tol": 1e-8, "random_state": 0}
+    mine = ExMClassifier(loss=CrossEntropy(), **settings).fit(X, y)
+    builtin = ExMClassifier(loss="softmax", **settings).fit(X, y)
+    assert_allclose(mine.predict_proba(X), builtin.predict_proba(X), atol=1e-5)
 
 
 def test_a_loss_of_signs_takes_each_class_against_the_rest():

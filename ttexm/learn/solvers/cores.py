@@ -54,10 +54,11 @@ class Cores(Solver):
     --------
     >>> import numpy as np
     >>> from ttexm import ExMRegressor
+    >>> from ttexm.features import Polynomial
     >>> from ttexm.solvers import Cores
     >>> X = np.random.default_rng(0).standard_normal((500, 4))
     >>> settings = dict(rank=2, alpha=1e-6, order_scale=1.0, max_iter=500, random_state=0)
-    >>> model = ExMRegressor(solver=Cores(batch_size=50), **settings)
+    >>> model = ExMRegressor(features=Polynomial(), solver=Cores(batch_size=50), **settings)
     >>> round(model.fit(X, X[:, 0] * X[:, 3]).coefficient("x0", "x3"), 1)
     1.0
     """

@@ -72,9 +72,11 @@ class Riemannian(Solver):
     --------
     >>> import numpy as np
     >>> from ttexm import ExMRegressor
+    >>> from ttexm.features import Polynomial
     >>> from ttexm.solvers import Riemannian
     >>> X = np.random.default_rng(0).standard_normal((500, 4))
-    >>> model = ExMRegressor(rank=4, alpha=1e-6, order_scale=1.0, solver=Riemannian("cg"))
+    >>> settings = dict(rank=4, alpha=1e-6, order_scale=1.0, features=Polynomial())
+    >>> model = ExMRegressor(solver=Riemannian("cg"), **settings)
     >>> round(model.fit(X, X[:, 0] * X[:, 3]).coefficient("x0", "x3"), 2)
     1.0
     """
