@@ -1,9 +1,11 @@
 """Default fits on many tables, beside other learners: accuracy, and CPU seconds on one thread.
 
 ``python -m benchmarks.tables``; data as in `benchmarks.accuracy`. ``--only concrete car`` for some
-tables, ``--small`` for those cut to 400 rows, ``--learners ttexm linear`` for some learners,
-``--splits 3`` for fewer splits, ``--first 100`` for other ones. Each table and learner replaces its
-own part of the file of results, and the summary is of all that the file has.
+tables, ``--learners ttexm linear`` for some learners, ``--splits 5`` for more splits, ``--first
+100`` for other ones. ``--small`` is for small tables alone: those of up to 569 rows, and the others
+cut to 400 rows, with ten splits. ``--costs`` measures what several classes and a second thread cost
+and save. Each table and learner replaces its own part of the file of results, and the summary is of
+all that the file has.
 
 All learners have their defaults, and take categories as each does best. A table that has no test
 rows of its own is split into 75 % and 25 %, by class where there are classes, once per seed. A fit
@@ -41,6 +43,7 @@ from threadpoolctl import threadpool_limits  # noqa: E402
 
 import ttexm  # noqa: E402
 from ttexm import ExMClassifier, ExMRegressor, datasets  # noqa: E402
+from ttexm.features import Polynomial  # noqa: E402
 
 from . import classifiers, rivals  # noqa: E402
 from .peers_ml import at_most  # noqa: E402
@@ -48,6 +51,7 @@ from .timing import Table, describe_machine  # noqa: E402
 
 RESULTS = Path(__file__).parent / "results" / "tables.json"
 FRIEDMAN_ROWS = 4000
+SPLITS = 3
 SMALL_ROWS, SMALL_SPLITS = 400, 10
 TIE_R2, TIE_LOSS = 0.003, 0.01  # two R2, or the ratio of two log-losses, that are level
 
@@ -289,7 +293,7 @@ def measure(make, problem, seed, seconds):
     return problem.score(model, X_test, y_test), cpu
 
 
-def run(name, problems, learner, seconds):
+def run(problems, learner, seconds):
     """One learner on all splits of a table; pairs (seed, problem)."""
     make, scores, times = LEARNERS[learner][0], [], []
     try:
@@ -299,58 +303,163 @@ def run(name, problems, learner, seconds):
             times.append(cpu)
     except Exception as error:  # whatever stops a learner is a result, and is listed
         return {"failed": f"{type(error).__name__}: {error}"}
+    seeds = [seed for seed, _ in problems]
     is_regression = problems[0][1].is_regression
-    return {"scores": scores, "cpu": times, "is_regression": is_regression}
+    return {"scores": scores, "cpu": times, "seeds": seeds, "is_regression": is_regression}
 
 
 def compare(name, problems, chosen, failed, seconds):
-    """Fill in the table of one problem."""
+    """Print the table of one problem, and return what each learner has reached."""
     measured = "R2" if problems[0][1].is_regression else "log-loss"
     seeds = ", ".join(str(seed) for seed, _ in problems)
-    columns = ["", measured, "error", "CPU, s"]
-    table = Table(f"{name} (seeds {seeds})", columns, [12, 10, 10, 9])
+    table = Table(f"{name} (seeds {seeds})", ["", measured, "error", "CPU, s"], [12, 10, 10, 9])
     found = {}
     for learner in chosen:
         reason = failed.get(LEARNERS[learner][1])
-        row = run(name, problems, learner, seconds) if reason is None else {"failed": reason}
+        row = run(problems, learner, seconds) if reason is None else {"failed": reason}
         found[learner] = row
         if "failed" in row:
             table.add(learner, row["failed"], "", "")
             continue
         mean, cpu = np.mean(row["scores"]), np.mean(row["cpu"])
-        error = np.std(row["scores"], ddof=1) / len(problems) ** 0.5 if len(problems) > 1 else 0
-        table.add(learner, f"{mean:.4f}", f"{error:.4f}", f"{cpu:.2f}")
+        table.add(learner, f"{mean:.4f}", f"{standard_error(row['scores']):.4f}", f"{cpu:.2f}")
     return found
+
+
+def standard_error(values):
+    return np.std(values, ddof=1) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+# -- summaries ---------------------------------------------------------------------------------
+
+
+def both(rows, rival):
+    """What ttexm and a rival have on the same splits, or None."""
+    one, other = rows.get("ttexm"), rows.get(rival)
+    is_there = all(row and "failed" not in row for row in (one, other))
+    return (one, other) if is_there and one["seeds"] == other["seeds"] else None
+
+
+def outcome(one, other):
+    """Whether the first mean is ahead, level or behind."""
+    first, second = np.mean(one["scores"]), np.mean(other["scores"])
+    if one["is_regression"]:
+        gain, tie = first - second, TIE_R2
+    else:
+        gain, tie = 1 - first / second, TIE_LOSS
+    return "level" if abs(gain) <= tie else "ahead" if gain > 0 else "behind"
+
+
+def summarize(results):
+    """Over all tables: on how many ttexm is ahead of each rival, and the ratio of the costs."""
+    columns = ["ttexm against", "ahead", "level", "behind", "CPU", "most", "  behind on"]
+    widths = [14, 7, 7, 8, 7, 7, 12]
+    table = Table("All tables (level: 1 % of log-loss, .003 of R2)", columns, widths)
+    for rival in [name for name in LEARNERS if name != "ttexm"]:
+        pairs = {name: pair for name, rows in results.items() if (pair := both(rows, rival))}
+        if not pairs:
+            continue
+        outcomes = {name: outcome(*pair) for name, pair in pairs.items()}
+        ratios = [np.sum(one["cpu"]) / np.sum(other["cpu"]) for one, other in pairs.values()]
+        counts = [list(outcomes.values()).count(what) for what in ("ahead", "level", "behind")]
+        behind = ", ".join(name for name, what in outcomes.items() if what == "behind")
+        mean = np.exp(np.mean(np.log(ratios)))
+        table.add(rival, *counts, f"{mean:.1f}x", f"{max(ratios):.0f}x", f"  {behind}")
+
+
+def summarize_small(results):
+    """Each small table: the gain over the linear model, and its standard error over the splits."""
+    table = Table("Small tables: gain over the linear model", ["", "gain", "error", "gains/errors"])
+    for name, rows in results.items():
+        pair = both(rows, "linear")
+        if pair:
+            gains = np.subtract(*(row["scores"] for row in pair))
+            gains = gains if pair[0]["is_regression"] else -gains
+            mean, error = gains.mean(), standard_error(gains)
+            table.add(name, f"{mean:+.4f}", f"{error:.4f}", f"{mean / error:+.1f}")
+
+
+# -- costs -------------------------------------------------------------------------------------
+
+
+def cost_of_classes(rounds=5):
+    """CPU seconds of two sweeps at rank 8, 5000 rows of 30 numbers, for 2 and for 7 classes."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((5000, 30))
+    settings = {"rank": 8, "alpha": 1e-3, "order_scale": 0.3, "max_iter": 2, "tol": 0.0}
+    labels = {n: rng.integers(0, n, len(X)) for n in (2, 7)}
+
+    def cpu(y):
+        model = ExMClassifier(features=Polynomial(1), random_state=0, **settings)
+        start = time.process_time()
+        model.fit(X, y)
+        return time.process_time() - start
+
+    best = {n: min(cpu(y) for _ in range(rounds)) for n, y in labels.items()}
+    table = Table("Two sweeps at rank 8, 5000 x 30 numbers", ["classes", "CPU, s", "ratio"])
+    for n, seconds in best.items():
+        table.add(n, f"{seconds:.3f}", f"{seconds / best[2]:.2f}")
+
+
+def gain_of_threads(rounds=3):
+    """Wall seconds of a default fit on one thread and on two."""
+    table = Table("Wall time of a default fit", ["", "1 thread, s", "2 threads, s", "ratio"])
+    for name in ("kr_vs_kp", "adult"):
+        problem = PROBLEMS[name]()
+        X, y, *_ = problem.split(0)
+        best = {1: np.inf, 2: np.inf}
+        for _ in range(rounds):
+            for n_threads in best:
+                ttexm.set_num_threads(n_threads)
+                start = time.perf_counter()
+                exm(X, 0, problem.is_regression).fit(X, y)
+                best[n_threads] = min(best[n_threads], time.perf_counter() - start)
+        table.add(
+            name, *(f"{seconds:.2f}" for seconds in best.values()), f"{best[1] / best[2]:.2f}"
+        )
+    ttexm.set_num_threads(1)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--only", nargs="+", choices=PROBLEMS)
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS))
     parser.add_argument("--small", action="store_true", help="tables of 400 rows, 10 splits")
-    parser.add_argument("--splits", type=int, default=3)
+    parser.add_argument("--costs", action="store_true", help="of classes and threads alone")
+    parser.add_argument("--splits", type=int)
     parser.add_argument("--first", type=int, default=0, help="seed of the first split")
     parser.add_argument("--seconds", type=int, default=300, help="that a fit may take")
-    parser.add_argument("--results", type=Path, default=RESULTS)
+    parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
+    is_small = arguments.small
+    path = arguments.results or RESULTS.with_stem("small_tables" if is_small else "tables")
     classifiers.find_data()
     warnings.filterwarnings("ignore")
-    failed = rivals.install([LEARNERS[name][1] for name in arguments.learners if LEARNERS[name][1]])
+    rival_modules = [LEARNERS[name][1] for name in arguments.learners]
+    failed = rivals.install([module for module in rival_modules if module])
     machine = describe_machine("scikit-learn", "lightgbm", "catboost", "interpret")
     print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
     ttexm.set_num_threads(1)
-    results = json.loads(arguments.results.read_text()) if arguments.results.exists() else {}
+    results = json.loads(path.read_text()) if path.exists() else {}
     with threadpool_limits(1):
         warm_up()
-        for name in arguments.only:
+        if arguments.costs:
+            cost_of_classes()
+            gain_of_threads()
+            return
+        names = [*SMALL_ALREADY, *SMALL] if is_small else list(PROBLEMS)
+        for name in arguments.only or names:
             problem = PROBLEMS[name]()
-            n_splits = min(arguments.splits, problem.n_splits or arguments.splits)
+            most = problem.n_splits or 100 if not is_small else 100
+            n_splits = min(arguments.splits or (SMALL_SPLITS if is_small else SPLITS), most)
             seeds = range(arguments.first, arguments.first + n_splits)
-            problems = [(seed, problem) for seed in seeds]
+            is_cut = is_small and name not in SMALL_ALREADY
+            problems = [(s, problem.cut(SMALL_ROWS, s) if is_cut else problem) for s in seeds]
             found = compare(name, problems, arguments.learners, failed, arguments.seconds)
             results.setdefault(name, {}).update(found)
-            arguments.results.parent.mkdir(exist_ok=True)
-            arguments.results.write_text(json.dumps(results, indent=1, default=float))
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(json.dumps(results, indent=1, default=float))
+    (summarize_small if is_small else summarize)(results)
 
 
 def warm_up():

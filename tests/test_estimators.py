@@ -1,6 +1,7 @@
 """The estimators: what they find, and what they refuse."""
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -52,13 +53,17 @@ def test_what_was_tried_is_a_table_and_what_was_taken_is_in_it():
     model = ExMRegressor(random_state=0).fit(X[:300], y)
     table = pd.DataFrame(model.search_results_)
     assert list(table) == [
-        "rank", "alpha", "order_scale", "n_iter", "is_linear", "is_screened", "loss", "losses",
+        "basis", "rank", "alpha", "order_scale", "n_iter", "is_linear", "is_additive",
+        "is_screened", "weight", "loss", "losses",
     ]  # fmt: skip
     assert table["is_linear"].sum() >= 3
     assert len(table) > 10
     chosen = model.selected_
-    assert chosen in model.search_results_
-    assert_allclose(chosen.loss, np.average(chosen.losses, weights=None), rtol=0.05)
+    assert chosen == model.averaged_[0]
+    # (The tensor that is trained on all rows may have a lower rank than there could be.)
+    assert replace(chosen, weight=1.0, rank=3) in model.search_results_
+    assert_allclose(sum(member.weight for member in model.averaged_), 1)
+    assert_allclose(chosen.loss, np.mean(chosen.losses), rtol=0.2)
     old = (model.alpha_, model.order_scale_, model.is_linear_, model.is_screened_)
     assert old == (chosen.alpha, chosen.order_scale, chosen.is_linear, chosen.is_screened)
     assert model.rank_ == model.weights_.rank
@@ -91,8 +96,7 @@ def test_several_classes():
 
 def test_several_targets():
     y = np.stack([PRODUCT, X[:, 1] + 5], axis=1)
-    model = ExMRegressor(rank=4, alpha=1e-5, order_scale=1.0, tol=1e-2, random_state=0)
-    model.fit(X[:600], y[:600])
+    model = ExMRegressor(random_state=0).fit(X[:600], y[:600])
     assert model.predict(X).shape == (1200, 2)
     assert_allclose(model.predict(X)[600:, 1], y[600:, 1], atol=0.1)
 
@@ -165,7 +169,9 @@ GIVEN = {"rank": 4, "alpha": 1e-5, "order_scale": 1.0, "random_state": 0}
 @pytest.mark.filterwarnings("ignore:Training stopped at max_iter")  # descent on cores is slow
 def test_every_solver_learns(solver):
     y = X[:, 0] * X[:, 1] + X[:, 2]
-    model = ExMRegressor(solver=solver, tol=1e-3, **GIVEN).fit(X, y)
+    # Descent on cores stays at the saddle of the additive model from most starts.
+    start = {"init": "random_linear"} if str(solver).startswith("cores") else {}
+    model = ExMRegressor(solver=solver, tol=1e-3, **start, **GIVEN).fit(X, y)
     assert model.score(X, y) > 0.95
     # .. also columns of categories, and several classes
     frame = pd.DataFrame({"a": pd.Categorical(X[:, 0]), "b": X[:, 1]})
@@ -297,13 +303,22 @@ def test_columns_can_have_maps():
 # -- devices --------------------------------------------------------------------------------------
 
 
-def both_ways(make, X, y, **arguments):
-    """The model as it is fitted on the CPU, and on the device."""
+def both_ways(make, X, y, tolerance=1e-9, **arguments):
+    """The model as it is fitted on the CPU, and on the device.
+
+    Kernels differ: curves are written out on the device, and sweeps are not one kernel there.
+    """
     here = make(device="cpu").fit(X, y, **arguments)
     there = make(device="cuda").fit(X, y, **arguments)
     assert (here.device_, there.device_) == ("cpu", "cuda")
-    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
+    assert_same_predictions(there, here, X, tolerance)
     return here, there
+
+
+def assert_same_predictions(one, other, X, tolerance=1e-9):
+    predict = "predict" if isinstance(one, ExMRegressor) else "predict_proba"
+    found, expected = (getattr(model, predict)(X) for model in (one, other))
+    assert_allclose(found, expected, rtol=0, atol=tolerance)
 
 
 def test_settings_are_chosen_and_predictions_made_on_the_device(stand_in):
@@ -314,7 +329,7 @@ def test_settings_are_chosen_and_predictions_made_on_the_device(stand_in):
     assert stand_in.calls["partial_products"] > 10
     assert stand_in.calls["take"] == 0  # folds have their own rows there, not all of them
     stand_in.calls.clear()
-    assert_array_equal(there.predict_proba(X), here.predict_proba(X))
+    assert_same_predictions(there, here, X)
     assert stand_in.calls == {"hold": 1, "contract": 1}
 
 
@@ -322,13 +337,14 @@ def test_settings_are_chosen_and_predictions_made_on_the_device(stand_in):
 @pytest.mark.filterwarnings("ignore:Training stopped at max_iter")
 def test_every_solver_runs_on_the_device(stand_in, solver):
     y = np.stack([X[:, 0] * X[:, 1], X[:, 2]], axis=1)[:300]
+    tolerance = 1e-2 if solver in named.SWEEPS else 1e-9
     for targets in (y[:, 0], y):
         here, there = both_ways(
             lambda **where: ExMRegressor(solver=solver, max_iter=2, **GIVEN, **where),
-            X[:300], targets,
+            X[:300], targets, tolerance,
         )  # fmt: skip
         stand_in.calls.clear()
-        assert_array_equal(there.predict(X), here.predict(X))
+        assert_same_predictions(there, here, X, tolerance)
         assert stand_in.calls == {"hold": 1, "contract": 1}  # several outputs by one sweep
 
 
@@ -341,11 +357,11 @@ def test_validation_and_further_fits_are_on_the_device(stand_in):
 
     for arguments in ({}, {"eval_set": (X[300:600], y[300:600])}):
         with pytest.warns(ConvergenceWarning):
-            models = both_ways(make, X[:300], y[:300], **arguments)
-        # Two for a comparison with the linear model, the others of validation rows: the objective
-        # comes from the sweeps.
-        assert stand_in.calls["contract"] >= 2
-        assert (stand_in.calls["contract"] > 2) == bool(arguments)
+            models = both_ways(make, X[:300], y[:300], tolerance=1e-2, **arguments)
+        # Two for a comparison with the additive model, one for the predictions, the others of
+        # validation rows: the objective comes from the sweeps.
+        assert stand_in.calls["contract"] >= 3
+        assert (stand_in.calls["contract"] > 3) == bool(arguments)
         stand_in.calls.clear()
     for model in models:
         with pytest.warns(ConvergenceWarning):
@@ -353,12 +369,12 @@ def test_validation_and_further_fits_are_on_the_device(stand_in):
         model.partial_fit(X[600:], y[600:])
     here, there = models
     assert stand_in.calls["gradient"] > 0
-    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
+    assert_same_predictions(there, here, X, tolerance=1e-2)
     # The device can be changed between two fits.
     here.set_params(device="cuda").partial_fit(X[:300], y[:300])
     there.set_params(device="cpu").partial_fit(X[:300], y[:300])
     assert (here.device_, there.device_) == ("cuda", "cpu")
-    assert_array_equal(here.weights_.scaled_train.data, there.weights_.scaled_train.data)
+    assert_same_predictions(there, here, X, tolerance=1e-2)
 
 
 def test_a_fitted_model_is_bound_to_no_device(stand_in):
@@ -369,7 +385,7 @@ def test_a_fitted_model_is_bound_to_no_device(stand_in):
     again = pickle.loads(stored)
     with pytest.raises(RuntimeError, match="there is no GPU here"):
         again.predict(X)
-    assert_array_equal(again.set_params(device="cpu").predict(X), expected)
+    assert_allclose(again.set_params(device="cpu").predict(X), expected, atol=1e-12)
     assert again.device_ == "cuda"
 
 

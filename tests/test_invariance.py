@@ -9,6 +9,7 @@ from numpy.testing import assert_allclose
 from strategies import seeds
 
 from ttexm import ExMClassifier, ExMRegressor
+from ttexm.features import Polynomial
 
 RNG = np.random.default_rng(0)
 X = RNG.standard_normal((600, 4))
@@ -39,7 +40,7 @@ def test_the_scale_of_weights(regressor, scale):
     model = ExMRegressor(random_state=0).fit(X, Y, sample_weight=np.full(600, scale))
     assert_same_settings(model, regressor)
     assert_allclose(model.predict(X), regressor.predict(X), rtol=1e-6, atol=1e-6)
-    assert model.score(X, Y) > 0.999
+    assert model.score(X, Y) > 0.99  # columns are clipped: the largest products are missed
 
 
 @pytest.mark.parametrize("scale", [1e-5, 1e200])
@@ -83,7 +84,8 @@ def test_targets_at_the_end_of_the_range():
         assert_allclose((model.predict(X) / size).mean(), (y / size).mean(), atol=0.2)
     both = np.stack([1e160 * Y, 1e-160 * Y], axis=1)
     settings = {"rank": 3, "alpha": 1e-5, "order_scale": 0.5, "tol": 1e-2, "random_state": 0}
-    found = ExMRegressor(**settings).fit(X, both).predict(X)
+    numbers = Polynomial(standardize=True)
+    found = ExMRegressor(features=numbers, **settings).fit(X, both).predict(X)
     assert_allclose(found / [1e160, 1e-160], np.stack([Y, Y], axis=1), atol=0.1)
 
 
@@ -129,7 +131,8 @@ def test_names_and_units_with_three_classes():
     other = ExMClassifier(random_state=0).fit(1 - 2 * X, (y + 1) % 3)
     assert_same_settings(one, other)
     found = other.predict_proba(1 - 2 * X)[:, [1, 2, 0]]
-    assert_allclose(one.predict_proba(X), found, atol=1e-6)
+    # Sums over classes are in another order, in single precision.
+    assert_allclose(one.predict_proba(X), found, atol=1e-4)
 
 
 def test_the_order_of_rows(classifier):

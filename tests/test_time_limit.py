@@ -17,10 +17,6 @@ Y = X[:, 0] * X[:, 1] + X[:, 2] + 0.1 * RNG.standard_normal(200)
 LABELS = np.where(Y > 0, "high", "low")
 
 
-# `Search._check_time` stops before there is a model. Delete the marks once it does not.
-needs_a_first_model = pytest.mark.xfail(raises=search.OutOfTimeError, reason="Search._check_time")
-
-
 @pytest.fixture
 def clock(monkeypatch):
     """A clock of the search that is one second later whenever it is looked at."""
@@ -41,7 +37,6 @@ def test_a_search_tries_what_fits_into_the_limit_and_takes_the_best(n):
     assert model.score(X, Y) > 0.5
 
 
-@needs_a_first_model
 @pytest.mark.parametrize(("make", "y"), [(ExMRegressor, Y), (ExMClassifier, LABELS)])
 def test_a_tiny_limit_gives_an_additive_model(make, y):
     model = make(random_state=0, time_limit=1e-9).fit(X, y)
@@ -50,7 +45,6 @@ def test_a_tiny_limit_gives_an_additive_model(make, y):
     assert model.score(X, y) > 0.5
 
 
-@needs_a_first_model
 def test_a_tiny_limit_gives_another_solver_its_first_settings():
     """It trains models with interactions only, so that the first one of these is needed."""
     settings = {"solver": "riemannian", "max_iter": 5, "tol": 1.0, "random_state": 0}

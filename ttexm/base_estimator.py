@@ -209,21 +209,34 @@ class ExponentialMachine(ABC, BaseEstimator):
         # The fit depends on the distinct rows and their shares alone: not on the order of the rows,
         # nor on the units of weights and columns, nor on whether a row is repeated or weighs more.
         found = row_keys(table, weights, y)
-        chosen, weights = merge(found.keys, y, weights)
-        table, y, keys = table[chosen], y[chosen], found.keys[chosen]
+        chosen, counts = merge(found.keys, y, weights)
+        y, keys = y[chosen], found.keys[chosen]
         if is_first:
-            feature_map = self._feature_map()
-            validate_data(feature_map, X, reset=True, skip_check_array=True)
-            self.feature_map_ = feature_map.fit_table(table, weights)
+            self.feature_map_ = self._feature_map()
+            validate_data(self.feature_map_, X, reset=True, skip_check_array=True)
+        batch = self._learn_columns(table, weights, chosen, counts, is_first)
         held_out = None if eval_set is None else self._held_out(*read_eval_set(eval_set), target)
-        batch = self._encode_rows(table)
-        data = Data(batch, y, weights, target.loss, keys, found.n_values, self.device_)
+        data = Data(batch, y, counts, target.loss, keys, found.n_values, self.device_)
         if is_first:
             fitted = fitting.fit(data, options, rng, held_out)
         else:
             fitted = fitting.refit(data, options, rng, self._fitted(), held_out)
         self._take_over(fitted, target)
         self.n_iter_ = max(1, len(self.history_))
+
+    def _learn_columns(self, table, weights, chosen, counts, is_first):
+        """Return the features of the chosen rows; the feature map is fitted to them first."""
+
+        def encode(table, weights):
+            if is_first:
+                self.feature_map_.fit_table(table, weights)
+            return self._encode_rows(table)
+
+        try:
+            return encode(table[chosen], counts)
+        except ValueError:
+            encode(table, weights)  # whose message names a row of this table
+            raise
 
     def _held_out(self, X, y, target):
         y = target.encode(self._read_targets(y), "y of eval_set")

@@ -372,8 +372,8 @@ class RankOneBatch:
         """Return the samples as sweeps on the CPU take them, see `kernels.runs`."""
         modes, dtype = self.modes, np.dtype(dtype)
         runs = self.to("cpu")._source.runs(modes, dtype)
-        panels = modes.table_panels(dtype)._asdict()
-        return runs._replace(scales=modes.scales, **panels)
+        tables, first_table = modes.table_panels(dtype)
+        return runs._replace(scales=modes.scales, tables=tables, first_table=first_table)
 
     def knots(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the knot or level of each sample and mode, and the share of the next one, (m, d).

@@ -221,7 +221,9 @@ class Modes:
         blocks, start = codes if self.is_coded[k] else values, self.columns[k]
         return packing.unpack(blocks[:, start : start + self.n_columns[k]], m)
 
-    def vectors(self, arrays: Batch, m: int, k: int, as_matrix: bool = False):
+    def vectors(
+        self, arrays: Batch, m: int, k: int, as_matrix: bool = False
+    ) -> np.ndarray | sparse.csr_array:
         """Return the feature vectors of mode k, (m, n), dense or as a sparse matrix."""
         kind, stored = self.kind(k), self.stored(arrays, m, k)
         given = arrays.scales[k] if self.tables[k] is None else self.tables[k]

@@ -64,10 +64,11 @@ def _ranks(column, shares, target):
 def _is_reversed(values, known, inverse, shares, target):
     masses = np.bincount(inverse, shares, len(values))[known]
     masses = masses / masses.sum()
-    z = values[known] / np.abs(values[known]).max()
-    z = z - masses @ z
-    z = z / np.abs(z).max()
-    skewness = (masses @ z**3) / (masses @ np.abs(z) ** 3)
+    with np.errstate(invalid="ignore"):  # infinite values are refused where columns are read
+        z = values[known] / np.abs(values[known]).max()
+        z = z - masses @ z
+        z = z / np.abs(z).max()
+        skewness = (masses @ z**3) / (masses @ np.abs(z) ** 3)
     if abs(skewness) <= SYMMETRIC:
         pull = np.bincount(inverse, shares * target, len(values))[known]
         skewness = (pull @ z) / max(np.abs(pull) @ np.abs(z), 1e-300)

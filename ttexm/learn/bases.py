@@ -46,6 +46,7 @@ LINEAR = Basis("linear", 0.0, 1)  # each column itself
 SMOOTH = Basis("smooth", 1.0)
 ROUGH = Basis("rough", 0.5)
 FEW = Basis("few", 0.5, 8)  # few functions: smoother than any power of all
+SEARCHED = LINEAR, SMOOTH, ROUGH, FEW
 ALL_FUNCTIONS = Basis("all", 0.0)  # as they are
 
 

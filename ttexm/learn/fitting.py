@@ -13,13 +13,13 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..tt.tensor import TTTensor
 from . import initialize
-from .bases import ALL_FUNCTIONS, LINEAR, ROUGH, has_curves
+from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
 from .data import Data, with_outputs
 from .selection.candidate import Candidate, Selected
 from .selection.folds import hold_out
 from .selection.plan import PLAN, SearchPlan
 from .selection.screening import screen
-from .selection.search import Given, Search, possible_ranks, spread_starts
+from .selection.search import Given, Search, largest_rank, possible_ranks, spread_starts
 from .selection.validation import Validation
 from .solvers import registry
 from .solvers.base import Solver
@@ -109,7 +109,7 @@ def fit(
     is_validated = bool(candidate.losses)
     if held_out is None and is_validated and options.is_searched:
         return _train_average(data, options, members, tried, rng)
-    W, additive, candidate = _find_start(data, options, candidate, rng)
+    W, additive, candidate = _find_start(data, options, candidate, rng, _random_seed(rng))
     return _finish(data, options, candidate, W, rng, held_out, additive, tried)
 
 
@@ -169,9 +169,10 @@ def _split(data, options, rng, held_out):
     return data, held_out
 
 
-def _widest_basis(data):
-    """Return the basis of a model that nothing was validated for: all functions, if they differ."""
-    return ROUGH if has_curves(data.batch.modes) else LINEAR
+def _unsearched_basis(data):
+    """Return the basis of a model that nothing was validated for: all functions, the smooth ones
+    with most weight."""
+    return SMOOTH if has_curves(data.batch.modes) else LINEAR
 
 
 def _settings_of(last: Fitted, options: FitOptions, data: Data) -> Candidate:
@@ -180,12 +181,12 @@ def _settings_of(last: Fitted, options: FitOptions, data: Data) -> Candidate:
     alpha = last.selected.alpha if options.alpha is None else options.alpha
     rank = last.weights.rank if options.rank is None else options.rank
     ridge = alpha * data.size / s**2
-    return Candidate(_widest_basis(data), ridge, s, rank, options.max_iter)
+    return Candidate(_unsearched_basis(data), ridge, s, rank, options.max_iter)
 
 
 def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Selected]]:
     """Return models with their weights, searching for what was not given, and all tried ones."""
-    plan, basis = options.plan, _widest_basis(data)
+    plan, basis = options.plan, _unsearched_basis(data)
     total = None if options.alpha is None else options.alpha * data.size
     given = Given(options.rank, total, options.order_scale)
     s = 1.0 if options.order_scale is None else options.order_scale
@@ -206,7 +207,7 @@ def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Sel
     max_order = options.max_order if options.init in ("auto", "screened") else 0
     search = Search(
         Validation(data, rng, max_order, plan), given, has_curves(data.batch.modes),
-        len(data), data.n_outputs, data.batch.ndim,
+        len(data), data.n_outputs, data.batch.ndim, _largest_ranks(data),
         options.max_iter, options.time_limit, options.verbose, plan,
     )  # fmt: skip
     try:
@@ -218,10 +219,21 @@ def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Sel
         _warn("The search for settings was interrupted; the best ones so far are used.")
     tried = [candidate.record(data.size) for candidate in search.tried]
     if options.init == "screened" and data.n_outputs == 1:
-        best = members[0][1]
-        rank = max(best.rank, plan.least_rank)
-        members = [(1.0, replace(best, basis=LINEAR, rank=rank, is_screened=True))]
+        members = [(1.0, _best_screened(search, members[0][1], plan))]
     return members, tried
+
+
+def _best_screened(search, best, plan) -> Candidate:
+    """Return the best settings of screened starts; without any, those of the best of all."""
+    screened = [c for c in search.tried if c.is_screened and np.isfinite(c.score)]
+    if screened:
+        return min(screened, key=lambda c: c.score)
+    return replace(best, basis=LINEAR, rank=max(best.rank, plan.least_rank), is_screened=True)
+
+
+def _largest_ranks(data):
+    modes, outputs = data.batch.modes, data.y.shape[1:]
+    return {basis: largest_rank((*basis.modes(modes).shape, *outputs)) for basis in SEARCHED}
 
 
 def _is_small_grid(data, plan) -> bool:
@@ -237,9 +249,9 @@ def _is_small_grid(data, plan) -> bool:
 
 def _train_average(data, options, members, tried, rng) -> Fitted:
     """Train each member on all rows, from several starts, and average them as one tensor."""
-    parts, history, total = [], [], 0.0
-    for weight, member, seed in spread_starts(members, options.plan):
-        W, additive, member = _find_start(data, options, member, rng, seed)
+    parts, history, total, first_seed = [], [], 0.0, _random_seed(rng)
+    for weight, member, number in spread_starts(members, options.plan):
+        W, additive, member = _find_start(data, options, member, rng, first_seed + number)
         is_interrupted = False
         if not member.is_additive:
             W, trainer = _train(data, options, member, W, rng, None)
@@ -288,7 +300,7 @@ def _average(data, parts, plan) -> TTTensor:
     return total
 
 
-def _find_start(data, options, candidate, rng, seed=0):
+def _find_start(data, options, candidate, rng, seed):
     """Return where to start, the additive model (None if not fitted), and the settings."""
     s, init, plan, basis = candidate.order_scale, options.init, options.plan, candidate.basis
     if isinstance(init, TTTensor):
@@ -305,7 +317,9 @@ def _find_start(data, options, candidate, rng, seed=0):
     if candidate.is_additive:
         return additive.tensor(s), additive, candidate
     if candidate.is_screened:
-        found = screen(data, additive, candidate.ridge, options.max_order, plan.screening)
+        ridge = min(candidate.ridge, plan.screening.most_ridge)
+        linear = data.additive(LINEAR, ridge / data.size)
+        found = screen(data, linear, ridge, options.max_order, plan.screening)
         if found is not None:
             # All rows may show more products than the parts of them that were validated.
             rank = plan.screening.most_rank if options.rank is None else options.rank
@@ -314,6 +328,10 @@ def _find_start(data, options, candidate, rng, seed=0):
         candidate = replace(candidate, is_screened=False)
     cores = additive.start(s, candidate.rank, plan.padding, seed)
     return TTTensor(cores), additive, candidate
+
+
+def _random_seed(rng):
+    return int(rng.integers(2**31))
 
 
 def _widened(data, W, candidate, plan, rng) -> TTTensor:

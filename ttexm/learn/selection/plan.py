@@ -29,8 +29,8 @@ class ScreeningPlan:
         Highest rank of a start from screened products.
     rounding : float
         Relative error of the rounded sum of products.
-    scales : tuple of float
-        Order scales of models that start from screened products.
+    most_ridge : float
+        The penalty of the products is that of the linear model, up to this one.
     gain : float
         A model that starts from screened products is taken if it lowers the loss by this share.
     """
@@ -45,7 +45,7 @@ class ScreeningPlan:
     most_rows: int = 30_000
     most_rank: int = 24
     rounding: float = 1e-3
-    scales: tuple[float, ...] = (0.5, 1.0)
+    most_ridge: float = 10.0
     gain: float = 0.05
 
 
@@ -183,7 +183,7 @@ class SearchPlan:
     judged_gain: float = 2e-3
     rank_gain: float = 3e-3
 
-    as_good: float = 2.0
+    as_good: float = 4.0
     shrinkage: float = 100.0
     least_weight: float = 0.03
     n_starts: int = 4

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -56,6 +56,8 @@ class Search:
         Of all rows.
     n_outputs : int
     n_columns : int
+    largest_ranks : dict of Basis to float, optional
+        The largest rank that tensors of a basis can have, see `largest_rank`.
     max_iter : int, optional
         Most sweeps.
     time_limit : float, optional
@@ -77,6 +79,7 @@ class Search:
         n_rows: int = 0,
         n_outputs: int = 1,
         n_columns: int = 1,
+        largest_ranks: dict[Basis, float] | None = None,
         max_iter: int | None = None,
         time_limit: float | None = None,
         verbose: bool = False,
@@ -89,6 +92,7 @@ class Search:
         # How much a row costs, next to one of a table as wide as the plan's numbers are for.
         self.effort = max(1.0, n_columns * (1 + n_outputs) / (2 * plan.usual_columns))
         self.ranks = possible_ranks(given, n_rows, n_outputs, plan)
+        self.largest_ranks = {} if given.rank or not largest_ranks else largest_ranks
         self.scales = plan.order_scales if given.order_scale is None else (given.order_scale,)
         # With a given alpha the ridge follows from the order scale.
         self.ridges = plan.ridges if given.total_alpha is None else (None,)
@@ -103,13 +107,12 @@ class Search:
 
         Models with interactions only, and just one, unless `may_be_additive`.
         """
+        self._may_be_additive = may_be_additive
         self._bar = progress.bar(self._most_steps(), "choosing settings", self.verbose)
         try:
             found = self._search(may_be_additive)
         except OutOfTimeError:
             found = self.best_so_far(may_be_additive)
-            if found is None:
-                raise
         finally:
             self._bar.close()
         return found
@@ -146,16 +149,23 @@ class Search:
         """Return the best additive model: along larger penalties while they help, else smaller."""
         if self.given.total_alpha is not None:
             return min((self._additive(basis, self._ridge(0, s)) for s in self.scales), key=_score)
-        at, n = self.ridges.index(self.plan.first_ridge), len(self.ridges)
-        best = self._additive(basis, self.ridges[at])
+        at = self.ridges.index(self.plan.first_ridge)
+        return self._follow(at, lambda at: self._additive(basis, self.ridges[at]))
+
+    def _follow(self, at: int, make: Callable[[int], Candidate]) -> Candidate:
+        """Return the best candidate on a path of larger penalties, or of smaller ones if none is.
+
+        From the given place on, while the loss falls.
+        """
+        best = make(at)
         for step in (1, -1):
-            is_moved = False
-            while 0 <= at + step < n:
-                following = self._additive(basis, self.ridges[at + step])
+            start = best
+            while self._is_place(at + step, 0):
+                following = make(at + step)
                 if not following.score < best.score:
                     break
-                best, at, is_moved = following, at + step, True
-            if is_moved:
+                best, at = following, at + step
+            if best is not start:
                 break
         return best
 
@@ -223,11 +233,10 @@ class Search:
         best = min(judged, key=_score)
         found, end = self._change_rank(best, places[best])
         steps = np.subtract(end, places[best])
-        winner = min(found, key=_score)
         for c in {c.basis: c for c in judged}.values():
             place = tuple(np.add(places[c], steps).tolist())
             is_moved = c.basis != best.basis and steps.any() and self._is_place(*place)
-            if is_moved and not is_better(winner, c, plan.near):
+            if is_moved and not is_better(best, c, plan.near):
                 found.append(self._judged(c.basis, *place))
         return [*judged, *found]
 
@@ -269,21 +278,21 @@ class Search:
 
     def _try_screened(self, linear: Candidate) -> Candidate | None:
         """Return the best model that starts from screened products, if there are any."""
-        most = self.plan.screening.most_rank if self.given.rank is None else self.given.rank
+        plan = self.plan.screening
         self._check_time()
-        rank = self.validation.screen(linear.ridge, most)
+        most = self.given.rank or plan.most_rank
+        rank = self.validation.screen(linear.ridge, most, self._n_judging)
         if rank == 0:
             return None
-        found, at = [], self._nearest(linear.ridge)
-        for scale in sorted({self._nearest_scale(s) for s in self.plan.screening.scales}):
-            for ridge in range(at - 1, at + 2):
-                if self._is_place(ridge, scale):
-                    s = self.scales[scale]
-                    candidate = Candidate(
-                        LINEAR, self._ridge(ridge, s), s, rank, self._sweeps(rank), True
-                    )
-                    found.append(self._trained(candidate, self._n_judging, fewest=0))
-        return min(found, key=_score)
+
+        def judge(ridge, scale):
+            s = self.scales[scale]
+            c = Candidate(LINEAR, self._ridge(ridge, s), s, rank, self._sweeps(rank), True)
+            return self._trained(c, self._n_judging, fewest=0)
+
+        # At order scale 1 first, at which the products were fitted.
+        at, scale = self._nearest(min(linear.ridge, plan.most_ridge)), self._nearest_scale(1.0)
+        return self._follow(at, lambda ridge: judge(ridge, scale))
 
     # -- candidates ----------------------------------------------------------------------------
 
@@ -294,12 +303,13 @@ class Search:
         )
 
     def _explored(self, basis, ridge, scale):
-        s, rank = self.scales[scale], self.ranks[self._nearest_rank(self.plan.exploring_rank)]
+        s = self.scales[scale]
+        rank = self._rank(basis, self._nearest_rank(self.plan.exploring_rank))
         candidate = Candidate(basis, self._ridge(ridge, s), s, rank, 1)
         return self._trained(candidate, self._n_exploring, fewest=1)
 
     def _judged(self, basis, ridge, scale, rank):
-        s, rank = self.scales[scale], self.ranks[rank]
+        s, rank = self.scales[scale], self._rank(basis, rank)
         candidate = Candidate(basis, self._ridge(ridge, s), s, rank, self._sweeps(rank))
         return self._trained(candidate, self._n_judging, self.plan.fewest_sweeps)
 
@@ -338,7 +348,8 @@ class Search:
         return self._known[key]
 
     def _check_time(self):
-        if time.monotonic() > self._end:
+        """Raise if the time is over, and there is a model to return."""
+        if time.monotonic() > self._end and self.best_so_far(self._may_be_additive):
             raise OutOfTimeError
 
     # -- the grid ------------------------------------------------------------------------------
@@ -361,6 +372,9 @@ class Search:
 
     def _nearest_rank(self, rank):
         return int(np.argmin(np.abs(np.log(np.array(self.ranks) / rank))))
+
+    def _rank(self, basis, at):
+        return int(min(self.ranks[at], self.largest_ranks.get(basis, math.inf)))
 
     def _up(self, ridge):
         at = min(self._nearest(ridge) + 1, len(self.ridges) - 1)
@@ -411,14 +425,24 @@ def possible_ranks(
     if given.rank is not None:
         return (given.rank,)
     least = n_outputs + 1 if n_outputs > 1 else 2
-    highest = max(plan.least_rank, least, n_rows // plan.rows_per_rank)
+    highest = max(plan.least_rank, n_rows // plan.rows_per_rank)
     return tuple(sorted({max(least, min(rank, highest)) for rank in plan.ranks}))
+
+
+def largest_rank(shape: tuple[int, ...]) -> float:
+    """Return the largest TT-rank of all tensors of a shape: that of the best bond.
+
+    A bond has at most as many as there are entries on either side of it.
+    """
+    sizes = np.array(shape, float)
+    left, right = np.cumprod(sizes)[:-1], np.cumprod(sizes[::-1])[-2::-1]
+    return float(np.minimum(left, right).max(initial=1))
 
 
 def spread_starts(
     members: list[tuple[float, Candidate]], plan: SearchPlan = PLAN
 ) -> Iterator[tuple[float, Candidate, int]]:
-    """Yield (weight, member, seed) for all fits of an average: several starts of each member.
+    """Yield (weight, member, number of the start) for all fits of an average.
 
     Members of larger weight get more of the plan's number of starts; additive models have none.
     """

@@ -1,5 +1,6 @@
 """Validation: what models of given settings predict for rows that they were not trained on."""
 
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -33,7 +34,9 @@ class Validation:
         self, data: Data, rng: np.random.Generator, max_order: int, plan: SearchPlan = PLAN
     ):
         self.folds, self.max_order, self.plan = make_folds(data, rng, plan), max_order, plan
-        self._screened: list[TTTensor] | None = None
+        self._seed = int(rng.integers(2**31))  # of all random starts
+        self._screening = 0.0, 0  # penalty and rank
+        self._screened: dict[int, TTTensor | None] = {}  # of each fold
 
     @property
     def n_folds(self) -> int:
@@ -82,28 +85,41 @@ class Validation:
         fold, s = self.folds[j], candidate.order_scale
         linear = fold.additive(candidate.basis, candidate.ridge)
         if not candidate.is_screened:
-            cores = linear.start(s, candidate.rank, self.plan.padding, 0)
+            cores = linear.start(s, candidate.rank, self.plan.padding, self._seed)
             return _Trial(fold, candidate, cores, np.inf)
-        W = fold.train.from_plain(self._screened[j], candidate.basis, s)
+        W = self._products(j)
+        if W is None:
+            return _Trial(fold, candidate, linear.cores(s), -np.inf)
+        W = fold.train.from_plain(W, candidate.basis, s)
         alpha = candidate.alpha(fold.train.size)
         limit = fold.train.value(linear.tensor(s), candidate.basis, s, alpha)
         return _Trial(fold, candidate, W.to_cores(), limit)
 
-    def screen(self, ridge: float, rank: int) -> int:
-        """Look for products in all folds; return the largest rank of the models with them.
+    def screen(self, ridge: float, rank: int, n_folds: int) -> int:
+        """Look for products in the first folds; return the largest rank of the models with them.
 
         0 if there is a fold in which none are found; the remaining folds are then not screened, as
         significant products would be found in all of them.
         """
-        found = []
-        for fold in self.folds if self.max_order > 1 else []:
-            linear = fold.additive(LINEAR, ridge)
-            W = screen(fold.train, linear, ridge, self.max_order, self.plan.screening)
+        self._screening = min(ridge, self.plan.screening.most_ridge), rank
+        self._screened, ranks = {}, [0]
+        for j in range(n_folds if self.max_order > 1 else 0):
+            W = self._products(j)
             if W is None:
                 return 0
-            found.append(fold.train.to_plain(W.round(rank=rank), LINEAR, 1.0))
-        self._screened = found
-        return max((W.rank for W in found), default=0)
+            ranks.append(W.rank)
+        return max(ranks)
+
+    def _products(self, j) -> TTTensor | None:
+        """Return the linear model of a fold with the products found there; None without any."""
+        if j not in self._screened:
+            fold, (ridge, rank) = self.folds[j], self._screening
+            linear = fold.additive(LINEAR, ridge)
+            W = screen(fold.train, linear, ridge, self.max_order, self.plan.screening)
+            if W is not None:
+                W = fold.train.to_plain(W.round(rank=rank), LINEAR, 1.0)
+            self._screened[j] = W
+        return self._screened[j]
 
 
 class _Trial:
@@ -128,7 +144,7 @@ class _Trial:
         return f if self.run.value <= self.limit else np.full_like(f, np.inf)
 
 
-def side_by_side(function, items) -> list:
+def side_by_side(function: Callable, items: Iterable) -> list:
     """Return the results for all items, computed on threads."""
     return schedule.run_side_by_side([lambda item=item: function(item) for item in items])
 
