@@ -123,7 +123,12 @@ def center_at(cores, k):
     return cores
 
 
-def newton_sweep(cores, phis, loss, alpha):
+def solve_exactly(k, J, curvatures, hessian, gradient):
+    """The Newton step."""
+    return -np.linalg.solve(hessian, gradient)
+
+
+def newton_sweep(cores, phis, loss, alpha, solve=solve_exactly):
     """Take one Newton step, halved until the objective falls, at cores 0 .. d - 1 and back to 0.
 
     loss(f) is the value, the slopes (m,) and the second derivatives (m, m) at predictions f; the
@@ -137,7 +142,8 @@ def newton_sweep(cores, phis, loss, alpha):
         value, slopes, curvatures = loss(J @ C)
         value += alpha / 2 * C @ C
         gradient = J.T @ slopes + alpha * C
-        step = -np.linalg.solve(J.T @ curvatures @ J + alpha * np.eye(len(C)), gradient)
+        hessian = J.T @ curvatures @ J + alpha * np.eye(len(C))
+        step = solve(k, J, curvatures, hessian, gradient)
         for t in 0.5 ** np.arange(30):
             new = C + t * step
             new_value = loss(J @ new)[0] + alpha / 2 * new @ new

@@ -138,9 +138,38 @@ def test_a_sweep_is_a_newton_step_at_each_core(given_problem, is_cut):
         expected = naive.full(cores)
         tolerance = 1e-7 * max(1, np.linalg.norm(expected))
         assert_allclose(run.tensor().full(), expected, atol=tolerance)
-        assert_allclose(run.value, value, rtol=1e-8)
+        assert_allclose(run.value, value, rtol=1e-8, atol=1e-14)
         mean = np.sqrt(np.mean([norm**2 for _, _, norm in steps]))
         assert_allclose(run.gradient_norm, mean, rtol=1e-7, atol=1e-8)
+
+
+@settings(max_examples=200)
+@given(small_problems())
+def test_one_step_of_conjugate_gradients_is_scaled_by_the_curvature_of_each_level(given_problem):
+    W, batch, objective = given_problem
+    phis, loss = written_out(batch, objective)
+    run = Sweeps(settings=Settings(1, 1, 0.0)).start(W, batch, objective)
+    assume(run.value < 1e4)
+
+    def step(k, J, curvatures, hessian, gradient):
+        scale = np.ones(phis[k].shape[1])
+        if k < batch.ndim and batch.is_coded(k):
+            shape = current[k].shape
+            scale = (curvatures.diagonal() @ J**2).reshape(shape).mean(axis=(0, 2))
+            scale = np.maximum(scale, 1e-6 * scale.max()) + objective.alpha
+        p = (-gradient.reshape(current[k].shape) / scale[:, None]).ravel()
+        return -(gradient @ p) / max(p @ hessian @ p, 1e-300) * p
+
+    current = W.to_cores()
+    steps = []
+    for taken in naive.newton_sweep(current, phis, loss, objective.alpha, step):
+        steps.append(taken)
+        current = taken[0]
+        assume(has_full_rank(current))
+    run.iterate()
+    expected = naive.full(current)
+    assert_allclose(run.tensor().full(), expected, atol=1e-7 * max(1, np.linalg.norm(expected)))
+    assert_allclose(run.value, steps[-1][1], rtol=1e-8, atol=1e-14)
 
 
 @given(given_problem=small_problems())

@@ -2,12 +2,15 @@
 
 
 def bar(total: int, description: str, is_shown: bool) -> "_Bar | _Silence":
-    """Return a progress bar with `update(text)` and `close()`, or one that shows nothing."""
+    """Return a progress bar with `update(text)`, `expect(total)` and `close()`, or a silent one."""
     return _Bar(total, description) if is_shown else _Silence()
 
 
 class _Silence:
     def update(self, text):
+        pass
+
+    def expect(self, total):
         pass
 
     def close(self):
@@ -28,7 +31,11 @@ class _Bar:
         self.bar.set_postfix_str(text)
         self.bar.update()
 
+    def expect(self, total):
+        self.bar.total = total
+        self.bar.refresh()
+
     def close(self):
-        # If training stopped early, the bar is complete.
+        # If there was less to do, the bar is complete.
         self.bar.total = self.bar.n
         self.bar.close()

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from .. import progress
-from ..bases import FEW, LINEAR, ROUGH, SMOOTH, Basis
+from ..bases import FEW, LINEAR, ROUGH, SEARCHED, SMOOTH, Basis
 from .averaging import average_weights, best_of_levels
 from .candidate import Candidate
 from .plan import PLAN, SearchPlan
@@ -108,7 +108,7 @@ class Search:
         Models with interactions only, and just one, unless `may_be_additive`.
         """
         self._may_be_additive = may_be_additive
-        self._bar = progress.bar(self._most_steps(), "choosing settings", self.verbose)
+        self._bar = progress.bar(0, "choosing settings", self.verbose)
         try:
             found = self._search(may_be_additive)
         except OutOfTimeError:
@@ -125,17 +125,23 @@ class Search:
         return [(1.0, min(tried, key=_score))] if tried else None
 
     def _search(self, may_be_additive):
-        linear = self._additive_path(LINEAR)
-        curved = self._additive_path(ROUGH) if self.has_curves else linear
-        explored = self._explore(linear, curved)
+        self._begin("additive")
+        bases = (LINEAR, ROUGH, SMOOTH) if self.has_curves else (LINEAR,)
+        additive = [self._additive_path(basis) for basis in bases]
+        linear = additive[0]
+        self._begin("explore")
+        explored = self._explore(*additive[:2])
+        self._begin("judge")
         judged = self._judge(explored)
         best = min(judged, key=_score)
+        self._begin("screen")
         screened = self._try_screened(linear)
         if screened is not None and is_better(screened, best, self.plan.screening.gain):
             judged.append(screened)
         if not may_be_additive:
             return [(1.0, min(judged, key=_score))]
-        members = best_of_levels([linear, curved, *judged], self.plan)
+        self._begin("average")
+        members = best_of_levels([*additive, *judged], self.plan)
         if len(members) == 1:
             return [(1.0, members[0])]
         members = best_of_levels([self._on_all_folds(member) for member in members], self.plan)
@@ -169,10 +175,12 @@ class Search:
                 break
         return best
 
-    def _explore(self, linear: Candidate, curved: Candidate) -> list[list[Candidate]]:
+    def _explore(
+        self, linear: Candidate, curved: Candidate | None = None
+    ) -> list[list[Candidate]]:
         """Return the candidates of each basis after one sweep, from the best one on."""
         plan = self.plan
-        if not self.has_curves:
+        if curved is None:
             at = self._nearest(max(linear.ridge, plan.least_ridge))
             places = [(at, self._nearest_scale(s)) for s in plan.level_scales]
             first = min(places, key=lambda place: self._explored(LINEAR, *place).score)
@@ -395,12 +403,21 @@ class Search:
         n_folds = self._n_of(self.plan.judging_rows, self.n_rows)
         return n_folds if self.effort < self.plan.large_effort else min(n_folds, 2)
 
-    def _most_steps(self):
-        """Return the largest number of candidates there can be, for the progress bar."""
-        plan, n_bases = self.plan, 4 if self.has_curves else 1
-        n_additive = min(2, n_bases) * len(self.ridges)
-        n_explored = plan.most_explored + (n_bases - 1) * plan.fewer_explored
-        return n_additive + n_explored + n_bases + plan.most_judged + 6
+    def _begin(self, stage: str):
+        """Tell the progress bar how many candidates there can still be."""
+        plan, n_bases = self.plan, len(SEARCHED) if self.has_curves else 1
+        n_paths, n_places = min(3, n_bases), max(len(self.ridges), len(self.scales))
+        n_first = 0 if self.has_curves else len(plan.level_scales)
+        n_moved = max(plan.most_judged, len(self.ranks) + 3)
+        most = {
+            "additive": n_paths * n_places,
+            "explore": n_first + plan.most_explored + (n_bases - 1) * plan.fewer_explored,
+            "judge": plan.n_judged + 2 * (n_bases - 1) + n_moved,
+            "screen": len(self.ridges),
+            "average": n_paths + n_bases + 1,
+        }
+        left = list(most.values())[list(most).index(stage) :]
+        self._bar.expect(len(self.tried) + sum(left))
 
 
 def describe(candidate: Candidate) -> str:
