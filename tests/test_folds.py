@@ -13,9 +13,11 @@ from numpy.testing import assert_allclose
 from problems import data_of
 from strategies import seeds
 
+from ttexm import RankOneBatch
 from ttexm.data.rows import merge
 from ttexm.learn.bases import LINEAR
-from ttexm.learn.losses import Logistic, Softmax
+from ttexm.learn.data import Data
+from ttexm.learn.losses import Logistic, Softmax, Squared
 from ttexm.learn.selection.folds import hold_out, make_folds
 from ttexm.learn.selection.plan import PLAN
 
@@ -154,6 +156,17 @@ def test_many_rows_are_validated_on_some():
     assert len(np.unique(np.concatenate([fold.test.keys for fold in folds]))) == PLAN.most_rows
     assert len(make_folds(data_of(x[:8000], x[:8000, 0]), np.random.default_rng(0))) == 3
     assert len(make_folds(data_of(x[:5000], x[:5000, 0]), np.random.default_rng(0))) == 4
+
+
+@pytest.mark.parametrize(
+    ("n_levels", "n_rows"), [(3, PLAN.most_rows), (1200, 12_000), (5000, PLAN.most_rows_of_levels)]
+)
+def test_many_levels_are_validated_on_more_rows(n_levels, n_rows):
+    rng = np.random.default_rng(0)
+    m = PLAN.most_rows_of_levels + 5000
+    batch = RankOneBatch.from_codes(rng.integers(0, n_levels, (m, 1)), (n_levels,))
+    folds = make_folds(Data(batch, rng.standard_normal(m), np.ones(m), Squared()), rng)
+    assert [len(fold.train) + len(fold.test) for fold in folds] == [n_rows] * 3
 
 
 def test_additive_models_of_a_fold_are_fitted_once_and_on_the_training_part():

@@ -30,6 +30,8 @@ class Script:
     in different rows.
     """
 
+    is_part = False
+
     def __init__(self, loss, n_folds=4, noise=lambda candidate: 0.0, finds=0):
         self.loss, self.n_folds, self.noise, self.finds = loss, n_folds, noise, finds
         self.trials, self.screened = [], []
@@ -261,10 +263,12 @@ def test_the_more_rows_there_are_the_fewer_folds_are_tried(n_rows, n_explored, n
     trials = [trial.n_folds for trial in script.trials if not trial.is_additive]
     assert trials[0] == n_explored
     assert n_judged in trials
-    # Tables without curves cost less, and need them all; wide ones cost more.
+    # Tables without curves cost less, and need all folds unless there are many rows.
     script = Script(bowl())
     search(script, n_rows=n_rows)
-    assert next(trial.n_folds for trial in script.trials if not trial.is_additive) == 4
+    trials = [trial.n_folds for trial in script.trials if not trial.is_additive]
+    assert trials[0] == (1 if n_rows == 9000 else 4)
+    # Wide ones cost more.
     script = Script(bowl())
     wide = {"n_columns": 8 * PLAN.usual_columns, "has_curves": True, "n_rows": n_rows}
     search(script, **wide)
@@ -434,6 +438,17 @@ def test_members_are_compared_on_all_folds():
     assert found.best.basis != ROUGH
     assert found.best.n_folds == 4
     assert all(member.n_folds == 4 for _, member in found.members)
+
+
+def test_additive_models_are_no_members_if_only_a_part_of_the_rows_is_looked_at():
+    """More rows show more of what interacts, so that their weights would be too large."""
+    for is_part, additive, expected in [(False, 1.02, 2), (True, 1.02, 1), (True, 0.98, 2)]:
+        losses = bowl(rank=4, additive=additive, slope=0.1)
+        script = Script(losses, noise=lambda c: 0.5 + c.is_additive)
+        script.is_part = is_part
+        members = search(script).members
+        assert len(members) == expected
+        assert any(member.is_additive for _, member in members) == (expected == 2)
 
 
 def test_members_of_larger_weight_have_more_starts():

@@ -61,7 +61,7 @@ def make_folds(data: Data, rng: np.random.Generator, plan: SearchPlan = PLAN) ->
     plan : SearchPlan
     """
     cards = _copies(data, rng) or _groups(data, rng)
-    chosen = np.argsort(cards.keys)[: plan.most_rows]
+    chosen = np.argsort(cards.keys)[: rows_to_search(data, plan)]
     n_folds = plan.n_folds if len(data) <= plan.few_rows else plan.n_folds - 1
     n_folds = min(len(chosen), n_folds)
     folds = []
@@ -69,6 +69,16 @@ def make_folds(data: Data, rng: np.random.Generator, plan: SearchPlan = PLAN) ->
         rest = np.setdiff1d(chosen, part)
         folds.append(Fold(cards.take(rest), cards.take(part), plan.additive_tolerance))
     return folds
+
+
+def rows_to_search(data: Data, plan: SearchPlan = PLAN) -> int:
+    """Return how many rows the search looks at, at most: more of them if there are many levels.
+
+    Settings that are best for a part of the rows are so for all, if the part has each level often.
+    """
+    modes = data.batch.modes
+    n_levels = int(np.array(modes.shape)[modes.is_coded].sum())
+    return max(plan.most_rows, min(plan.most_rows_of_levels, plan.rows_per_level * n_levels))
 
 
 def hold_out(data: Data, share: float, rng: np.random.Generator) -> tuple[Data, Data]:

@@ -71,7 +71,9 @@ class SearchPlan:
         Folds up to `few_rows` rows; one fewer for more rows.
     few_rows : int
     most_rows : int
-        Rows that are used by the search, at most.
+        Rows that the search looks at, at most, but
+    rows_per_level, most_rows_of_levels : int
+        so many for each level of the categories, up to the second number.
     exploring_rows : tuple of int
         With fewer rows than the first number candidates are explored on all folds, with fewer than
         the second on two, else on one. Tables without curves are explored on all.
@@ -154,6 +156,8 @@ class SearchPlan:
     n_folds: int = 4
     few_rows: int = 5_000
     most_rows: int = 10_000
+    rows_per_level: int = 10
+    most_rows_of_levels: int = 30_000
     exploring_rows: tuple[int, int] = (1_200, 2_500)
     judging_rows: tuple[int, int] = (2_500, 6_000)
     usual_columns: int = 15

@@ -145,6 +145,9 @@ class Search:
         if len(members) == 1:
             return [(1.0, members[0])]
         members = best_of_levels([self._on_all_folds(member) for member in members], self.plan)
+        if self.validation.is_part and not members[0].is_additive:
+            # More rows show more of what interacts: additive models gain least from them.
+            members = [member for member in members if not member.is_additive]
         folds = self.validation.folds[: members[0].n_folds]
         y = np.concatenate([fold.test.y for fold in folds])
         weights = average_weights(members, y, folds[0].test.loss, self.plan)
@@ -175,9 +178,7 @@ class Search:
                 break
         return best
 
-    def _explore(
-        self, linear: Candidate, curved: Candidate | None = None
-    ) -> list[list[Candidate]]:
+    def _explore(self, linear: Candidate, curved: Candidate | None = None) -> list[list[Candidate]]:
         """Return the candidates of each basis after one sweep, from the best one on."""
         plan = self.plan
         if curved is None:
@@ -395,7 +396,8 @@ class Search:
     @property
     def _n_exploring(self):
         if not self.has_curves:
-            return self.validation.n_folds
+            few = self.plan.judging_rows[1]
+            return self._n_of((few, few), self.n_rows)
         return self._n_of(self.plan.exploring_rows, self.n_rows * self.effort)
 
     @property

@@ -11,7 +11,7 @@ from ..bases import LINEAR, Basis
 from ..data import Data
 from ..solvers.sweeps import Sweeps
 from .candidate import Candidate
-from .folds import Fold, make_folds
+from .folds import Fold, make_folds, rows_to_search
 from .plan import PLAN, SearchPlan
 from .screening import screen
 
@@ -28,12 +28,18 @@ class Validation:
     max_order : int
         Highest order of the products that screening looks for; 0 for no screening.
     plan : SearchPlan
+
+    Attributes
+    ----------
+    is_part : bool
+        Whether there are more rows than the folds have.
     """
 
     def __init__(
         self, data: Data, rng: np.random.Generator, max_order: int, plan: SearchPlan = PLAN
     ):
         self.folds, self.max_order, self.plan = make_folds(data, rng, plan), max_order, plan
+        self.is_part = len(data) > rows_to_search(data, plan)
         self._seed = int(rng.integers(2**31))  # of all random starts
         self._screening = 0.0, 0  # penalty and rank
         self._screened: dict[int, TTTensor | None] = {}  # of each fold
