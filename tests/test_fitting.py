@@ -140,27 +140,38 @@ def test_the_average_is_the_weighted_sum_of_its_members(monkeypatch, averaged, l
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
 @pytest.mark.parametrize("cost", [1e-1, 1e-3, 1e-6, -1.0])
-def test_the_average_is_rounded_as_coarsely_as_the_loss_allows(monkeypatch, averaged, loss, cost):
+def test_the_average_is_rounded_as_coarsely_as_the_predictions_allow(
+    monkeypatch, averaged, loss, cost
+):
     data = data_with_curves(loss)
     plan = replace(PLAN, roundings=(0.5, 0.2, 0.1, 0.03, 1e-2, 1e-3, 1e-6), rounding_cost=cost)
     W = fit_members(monkeypatch, data, MEMBERS, plan).weights
     _, parts, _ = averaged
-    before = mean_loss(data, sum_of(data, parts))
-    rise = (mean_loss(data, W.contract(data.batch)) - before) / before
+    f = sum_of(data, parts)
+
+    def change(V):
+        return weighted_norm(V.contract(data.batch) - f, data)
+
+    limit = cost * weighted_norm(f - np.average(f, axis=0, weights=data.weights), data)
     exact = sum(
         (weight * data.to_plain(V, m.basis, m.order_scale) for weight, m, V in parts),
         start=0 * TTTensor.ones(data.shape),
     )
     if cost < 0:  # no rounding does that
         assert W.rank == sum(V.rank for _, _, V in parts)
-        assert abs(rise) < 1e-9
+        assert change(W) < 1e-9 * weighted_norm(f, data)
         return
-    assert rise <= cost
+    assert change(W) <= limit
     coarser = [exact.round(eps=eps) for eps in plan.roundings]
     coarser = [V for V in coarser if V.rank < W.rank]
     assert len(coarser) < len(plan.roundings)
     for V in coarser:
-        assert mean_loss(data, V.contract(data.batch)) > before * (1 + cost)
+        assert change(V) > limit
+
+
+def weighted_norm(f, data):
+    rows = (f.reshape(len(f), -1) ** 2).sum(axis=1)
+    return np.sqrt(np.average(rows, weights=data.weights))
 
 
 def test_a_single_model_is_not_rounded(monkeypatch, averaged):
@@ -189,9 +200,9 @@ def test_an_estimator_predicts_the_average(averaged, make):
     f = sum_of(rows, parts)
     found = model.decision_function(X) if make is ExMClassifier else model.predict(X)
     assert_allclose(found, model.model_.center + model.model_.spread * f, atol=0.03 * np.ptp(f))
-    before = mean_loss(data, sum_of(data, parts))
-    after = mean_loss(data, model.weights_.contract(data.batch))
-    assert after <= before * (1 + plan.rounding_cost)
+    f = sum_of(data, parts)
+    change = weighted_norm(model.weights_.contract(data.batch) - f, data)
+    assert change <= plan.rounding_cost * weighted_norm(f, data)
 
 
 # -- guards ---------------------------------------------------------------------------------------

@@ -275,8 +275,8 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
 def _average(data, parts, plan) -> TTTensor:
     """Return the weighted sum of models as one tensor of all functions, rounded.
 
-    The rounding is as coarse as the plan allows, but so fine that the loss of the rows rises by no
-    more than the plan's share.
+    As coarsely as the plan allows for the changes of the predictions. (The loss of the rows would
+    not do for a measure: that of other rows rises by more.)
     """
     plain = [
         weight * data.to_plain(W, member.basis, member.order_scale) for weight, member, W in parts
@@ -289,15 +289,19 @@ def _average(data, parts, plan) -> TTTensor:
     exact = sum(
         weight * data.predict(W, member.basis, member.order_scale) for weight, member, W in parts
     )
-    limit = np.average(data.losses_of(exact), weights=data.weights)
-    limit += plan.rounding_cost * abs(limit)
-    batch = data.features(ALL_FUNCTIONS, 1.0)
+    limit = plan.rounding_cost * _spread(exact, data.weights)
     for eps in plan.roundings:
         rounded = total.round(eps=eps)
-        losses = data.losses_of(rounded.contract(batch))
-        if np.average(losses, weights=data.weights) <= limit:
+        change = data.predict(rounded, ALL_FUNCTIONS, 1.0) - exact
+        if np.average(change**2, axis=0, weights=data.weights).sum() ** 0.5 <= limit:
             return rounded
     return total
+
+
+def _spread(f, weights):
+    """The standard deviation of predictions; of several outputs, the norm of all of theirs."""
+    mean = np.average(f, axis=0, weights=weights)
+    return np.average((f - mean) ** 2, axis=0, weights=weights).sum() ** 0.5
 
 
 def _find_start(data, options, candidate, rng, seed):

@@ -51,7 +51,7 @@ class ScreeningPlan:
 
 @dataclass(frozen=True)
 class SearchPlan:
-    """What the search tries, and how it decides.
+    """What the search tries, and how it decides. "Share" means share of the loss.
 
     Parameters
     ----------
@@ -61,8 +61,6 @@ class SearchPlan:
         From small to large.
     ranks : tuple of int
         From small to large.
-    first_ridge : float
-        Where the path of additive models starts.
     rows_per_rank : int
         No rank above the number of rows divided by this is tried (but `least_rank` is).
     least_rank : int
@@ -76,61 +74,82 @@ class SearchPlan:
         so many for each level of the categories, up to the second number.
     exploring_rows : tuple of int
         With fewer rows than the first number candidates are explored on all folds, with fewer than
-        the second on two, else on one. Tables without curves are explored on all.
+        the second on two, else on one. Tables without curves are explored on all folds up to the
+        second of `judging_rows`, then on one.
     judging_rows : tuple of int
         The same for candidates that are judged.
+    usual_columns : int
+        Rows of tables that have more columns than this, or several outputs, count as more rows for
+        `exploring_rows`.
+    large_effort : float
+        If they count as so many, candidates are judged on two folds at most.
 
+    first_ridge : float
+        Where the path of additive models starts.
     additive_tolerance : float
         How exact the additive models of the search are, see `linear.fit_linear`.
-    exploring_rank, judging_rank : int
-        Ranks of candidates that are explored with one sweep, and of those that are judged.
+
+    exploring_rank : int
+        Rank of candidates that are explored, with one sweep.
     first_scale : float
-        Order scale where exploring starts.
+        Order scale where exploring starts, for tables with curves.
     first_ridges : tuple of two float
-        Lowest and highest penalty where exploring starts.
+        Lowest and highest penalty where it starts.
+    linear_scale : float
+        Order scale where it starts if straight lines are the better additive model.
     level_scales : tuple of float
         Order scales that are explored first, in tables without curves.
-    linear_scale : float
-        Order scale where exploring starts for models of the columns themselves.
+    least_ridge : float
+        Lowest penalty where exploring starts there.
     gain : float
-        Share of the loss by which a step of the exploration has to be better.
+        Share by which a step of the exploration has to be better.
     most_explored, fewer_explored : int
         Most candidates explored for the first basis, and for each other one.
     curve_gain : float
-        Models of the columns themselves are explored if curves lower the loss of the additive model
-        by less than this share.
+        Straight lines are explored as well if curves lower the loss of the additive model by less
+        than this share.
+    far : float
+        Bases that start worse than the best one by more than this share are not explored further.
+
+    judging_rank : int
+        Rank of the first candidates that are judged.
+    n_judged : int
+        How many candidates of the best basis are judged.
     near : float
-        Bases whose best candidate is worse than the best of all by more than this share are not
-        judged.
-    judging_sweeps : int
-        Sweeps of a candidate that is judged, for tables with curves.
-    most_sweeps : int
-        The same for tables without curves, and for ranks up to `exploring_rank`.
-    fewest_sweeps : int
-        The least number of sweeps of a candidate that is judged.
-    improvement : float
-        Share of the loss by which one sweep more has to be better.
-    most_judged : int
-        Most candidates that are judged next to the best ones of the exploration.
+        Candidates that are worse than the best one by more than this share are not judged.
     judged_gain : float
-        Share of the loss by which one of them has to be better, and
-    judged_errors : float
-        number of standard errors by which it has to be.
+        Share by which a step to a lower rank, another order scale or another penalty has to be
+        better, and
+    rank_gain : float
+        one to a higher rank.
+    most_judged : int
+        Most candidates that are tried in steps from the best one.
+    most_sweeps : int
+        Most sweeps of a candidate that is judged, of tables without curves and of ranks up to
+    quick_rank : int
+        this one, and
+    judging_sweeps : int
+        of others.
+    fewest_sweeps : int
+    improvement : float
+        Share by which one sweep more has to be better.
 
     as_good : float
-        Levels within this number of standard errors of the best one take part in the average.
+        Levels within this number of standard errors of the best one take part in the average. (The
+        weights tell the worse ones; with two errors, tables of 300 rows were fitted worse.)
     shrinkage : float
         How much the weights of the average are drawn towards equal ones.
     least_weight : float
         Weights below this are zero.
     n_starts : int
-        Models with interactions are averages of so many fits, from different random starts.
+        A model with interactions is an average of so many fits, from different random starts, but
+    most_rank : int
+        their ranks do not add up to more than this.
     roundings : tuple of float
         Relative errors of the rounded average that are tried, from coarse to fine.
-    finest_rounding : float
-        That of sums before.
     rounding_cost : float
-        Share of the loss that the rounding may cost.
+        How much the rounding may change raw predictions: root mean square over the rows, as a share
+        of their standard deviation.
 
     fewest_rows : int
         With fewer distinct rows the linear model is taken without a search.
@@ -149,7 +168,6 @@ class SearchPlan:
     )  # fmt: skip
     order_scales: tuple[float, ...] = (0.05, 0.1, 0.2, 0.35, 0.5, 0.7, 1.0, 1.4)
     ranks: tuple[int, ...] = (2, 4, 8, 16, 32, 64)
-    first_ridge: float = 10.0
     rows_per_rank: int = 50
     least_rank: int = 4
 
@@ -163,38 +181,40 @@ class SearchPlan:
     usual_columns: int = 15
     large_effort: float = 8.0
 
+    first_ridge: float = 10.0
     additive_tolerance: float = 1e-5
+
     exploring_rank: int = 16
-    judging_rank: int = 16
     first_scale: float = 0.35
-    least_ridge: float = 0.3
     first_ridges: tuple[float, float] = (3.0, 100.0)
-    level_scales: tuple[float, ...] = (0.1, 0.2, 0.35, 0.7, 1.0)
     linear_scale: float = 0.2
+    level_scales: tuple[float, ...] = (0.1, 0.2, 0.35, 0.7, 1.0)
+    least_ridge: float = 0.3
     gain: float = 2e-3
     most_explored: int = 12
     fewer_explored: int = 5
     curve_gain: float = 0.05
-    near: float = 0.03
     far: float = 0.25
-    judging_sweeps: int = 2
-    most_sweeps: int = 6
-    quick_rank: int = 8
-    fewest_sweeps: int = 1
-    improvement: float = 5e-4
+
+    judging_rank: int = 16
     n_judged: int = 3
-    most_judged: int = 10
+    near: float = 0.03
     judged_gain: float = 2e-3
     rank_gain: float = 3e-3
+    most_judged: int = 10
+    most_sweeps: int = 6
+    quick_rank: int = 8
+    judging_sweeps: int = 2
+    fewest_sweeps: int = 1
+    improvement: float = 5e-4
 
     as_good: float = 4.0
     shrinkage: float = 100.0
     least_weight: float = 0.03
     n_starts: int = 4
     most_rank: int = 64
-    roundings: tuple[float, ...] = (1e-2, 3e-3, 1e-3)
-    finest_rounding: float = 5e-4
-    rounding_cost: float = 1e-3
+    roundings: tuple[float, ...] = (1e-2, 3e-3, 1e-3, 3e-4)
+    rounding_cost: float = 2e-3
 
     fewest_rows: int = 8
     few_values: int = 4
