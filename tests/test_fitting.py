@@ -4,11 +4,12 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from numpy.testing import assert_allclose
+from numpy.testing import assert_allclose, assert_array_equal
 from problems import data_of, data_with_curves
 from sklearn.exceptions import ConvergenceWarning
 
 from ttexm import ExMClassifier, ExMRegressor, TTTensor
+from ttexm.kernels import schedule
 from ttexm.learn import fitting
 from ttexm.learn.bases import ALL_FUNCTIONS, LINEAR, ROUGH, SMOOTH
 from ttexm.learn.data import Data
@@ -27,6 +28,14 @@ CURVED = Candidate(ROUGH, 3.0, 0.35, 5, 2, **VALIDATED)
 SMOOTHER = Candidate(SMOOTH, 10.0, 0.2, 16, 3, **VALIDATED)
 ADDITIVE = Candidate(LINEAR, 1.0, **VALIDATED)
 MEMBERS = [(0.5, CURVED), (0.3, SMOOTHER), (0.2, ADDITIVE)]
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads, for one test."""
+    before = schedule.get_num_threads()
+    yield schedule.set_num_threads
+    schedule.set_num_threads(before)
 
 
 @pytest.fixture
@@ -80,8 +89,9 @@ def test_members_of_larger_weight_get_more_starts():
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_members_are_trained_as_they_were_validated(monkeypatch, averaged, loss):
+def test_members_are_trained_as_they_were_validated(monkeypatch, averaged, threads, loss):
     """From starts beside the additive model, with all rows, for the validated number of sweeps."""
+    threads(1)  # so that starts come in order
     data, starts, start = data_with_curves(loss), [], Additive.start
 
     def spy(model, *arguments):
@@ -203,6 +213,23 @@ def test_an_estimator_predicts_the_average(averaged, make):
     f = sum_of(data, parts)
     change = weighted_norm(model.weights_.contract(data.batch) - f, data)
     assert change <= plan.rounding_cost * weighted_norm(f, data)
+
+
+@pytest.mark.parametrize("rows_side_by_side", [0, 10**6])
+def test_a_fit_has_the_same_bits_for_any_number_of_threads(threads, rows_side_by_side):
+    """Folds, candidates, starts and chunks of rows are shared by threads, whichever there are."""
+    data, found = data_with_curves(Logistic()), []
+    plan = replace(
+        PLAN, rows_side_by_side=rows_side_by_side, exploring_rows=(0, 0), judging_rows=(0, 0)
+    )
+    for n in (1, 2, 5):
+        threads(n)
+        found.append(fitting.fit(data, FitOptions(plan=plan), np.random.default_rng(0)))
+    for other in found[1:]:
+        assert other.averaged == found[0].averaged
+        assert other.tried == found[0].tried
+        for one, another in zip(found[0].weights.cores, other.weights.cores, strict=True):
+            assert_array_equal(one, another)
 
 
 # -- guards ---------------------------------------------------------------------------------------

@@ -38,10 +38,10 @@ class Script:
         test = SimpleNamespace(y=np.zeros(ROWS), loss=Squared())
         self.folds = [SimpleNamespace(test=test)] * n_folds
 
-    def additive(self, basis, ridge, n_folds):
-        return self.tried(Candidate(basis, ridge), n_folds)
+    def try_all(self, requests):
+        return [self.trained(r.candidate, r.n_folds, r.fewest) for r in requests]
 
-    def trained(self, candidate, n_folds, fewest=1):
+    def trained(self, candidate, n_folds, fewest):
         numbers = [replace(candidate, n_iter=n) for n in range(fewest, candidate.n_iter + 1)]
         best = min(numbers, key=lambda candidate: np.mean(self.loss(candidate)))
         return self.tried(best, n_folds)
@@ -474,11 +474,12 @@ def test_an_interrupted_search_has_the_best_so_far():
     class Interrupted(Script):
         left = 0
 
-        def trained(self, *arguments):
-            if self.left == 0:
-                raise KeyboardInterrupt
-            self.left -= 1
-            return super().trained(*arguments)
+        def trained(self, candidate, *arguments):
+            if not candidate.is_additive:
+                if self.left == 0:
+                    raise KeyboardInterrupt
+                self.left -= 1
+            return super().trained(candidate, *arguments)
 
     script = Interrupted(bowl())
     found = Search(script)

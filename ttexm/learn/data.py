@@ -107,16 +107,19 @@ class Data:
         The last one is kept: it may have been copied to a device, and is mostly asked for again.
         """
         key = basis, order_scale
-        if self._features[0] != key:
-            batch = self.batch
-            if (batch.modes.kinds == NUMERIC).any():  # whose numbers are scaled themselves
-                batch = batch.with_modes(basis.modes(batch.modes)).scaled(order_scale)
-            else:
-                if key not in self._modes:
-                    self._modes[key] = basis.modes(batch.modes, order_scale)
-                batch = batch.with_modes(self._modes[key])
-            self._features = key, batch.to(self.device)
-        return self._features[1]
+        known, batch = self._features  # read once: threads may ask for different ones
+        if known == key:
+            return batch
+        batch = self.batch
+        if (batch.modes.kinds == NUMERIC).any():  # whose numbers are scaled themselves
+            batch = batch.with_modes(basis.modes(batch.modes)).scaled(order_scale)
+        else:
+            if key not in self._modes:
+                self._modes[key] = basis.modes(batch.modes, order_scale)
+            batch = batch.with_modes(self._modes[key])
+        batch = batch.to(self.device)
+        self._features = key, batch
+        return batch
 
     # -- models --------------------------------------------------------------------------------
 

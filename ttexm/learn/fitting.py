@@ -7,10 +7,12 @@ is with the functions of a basis, at the order scale of the settings, where the 
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..kernels import schedule
 from ..tt.tensor import TTTensor
 from . import initialize
 from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
@@ -249,20 +251,30 @@ def _is_small_grid(data, plan) -> bool:
 
 def _train_average(data, options, members, tried, rng) -> Fitted:
     """Train each member on all rows, from several starts, and average them as one tensor."""
-    parts, history, total, first_seed = [], [], 0.0, _random_seed(rng)
-    for weight, member, number in spread_starts(members, options.plan):
-        W, additive, member = _find_start(data, options, member, rng, first_seed + number)
-        is_interrupted = False
-        if not member.is_additive:
-            W, trainer = _train(data, options, member, W, rng, None)
-            history = history or trainer.history
-            is_interrupted = trainer.is_interrupted
-            W, member = _better_of(data, member, W, additive)
-        parts.append((weight, member, W))
-        total += weight
-        if is_interrupted:
-            break
-    parts = [(weight / total, member, W) for weight, member, W in parts]
+    starts, first_seed = list(spread_starts(members, options.plan)), _random_seed(rng)
+    run = _side_by_side if len(data) <= options.plan.rows_side_by_side else _in_turn
+    linear = list(dict.fromkeys((member.basis, member.ridge) for _, member, _ in starts))
+    found = run(lambda key: data.additive(key[0], key[1] / data.size), linear)
+    additive_models, interrupted = dict(zip(linear, found, strict=True)), []
+
+    def train(start):
+        weight, member, number = start
+        if interrupted:
+            return None
+        additive = additive_models[member.basis, member.ridge]
+        W, member = _start_beside(additive, data, options, member, first_seed + number)
+        if member.is_additive:
+            return weight, member, W, []
+        W, trainer = _train(data, options, member, W, rng, None)
+        if trainer.is_interrupted:
+            interrupted.append(trainer)
+        W, member = _better_of(data, member, W, additive)
+        return weight, member, W, trainer.history
+
+    fits = [fit for fit in run(train, starts) if fit is not None]
+    total = sum(weight for weight, *_ in fits)
+    parts = [(weight / total, member, W) for weight, member, W, _ in fits]
+    history = next((found for *_, found in fits if found), [])
     shares: dict[Candidate, float] = {}
     for weight, member, _ in parts:
         shares[member] = shares.get(member, 0.0) + weight
@@ -270,6 +282,14 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     records = [member.record(data.size, share) for member, share in shares.items()]
     W = _average(data, parts, options.plan)
     return Fitted(W, records[0], records, tried, history)
+
+
+def _side_by_side(function, items) -> list:
+    return schedule.run_side_by_side([partial(function, item) for item in items])
+
+
+def _in_turn(function, items) -> list:
+    return [function(item) for item in items]
 
 
 def _average(data, parts, plan) -> TTTensor:
@@ -318,8 +338,15 @@ def _find_start(data, options, candidate, rng, seed):
         W = initialize.random_linear(data.features(basis, s), RANDOM_SIZE, rng)
         return initialize.padded(W, candidate.rank, plan.padding, rng), None, candidate
     additive = data.additive(basis, candidate.ridge / data.size)
+    W, candidate = _start_beside(additive, data, options, candidate, seed)
+    return W, additive, candidate
+
+
+def _start_beside(additive, data, options, candidate, seed):
+    """Return where to start, which is the additive model or near it, and the settings."""
+    s, plan, basis = candidate.order_scale, options.plan, candidate.basis
     if candidate.is_additive:
-        return additive.tensor(s), additive, candidate
+        return additive.tensor(s), candidate
     if candidate.is_screened:
         ridge = min(candidate.ridge, plan.screening.most_ridge)
         linear = data.additive(LINEAR, ridge / data.size)
@@ -328,10 +355,9 @@ def _find_start(data, options, candidate, rng, seed):
             # All rows may show more products than the parts of them that were validated.
             rank = plan.screening.most_rank if options.rank is None else options.rank
             W = data.to_plain(found.round(rank=rank), LINEAR, 1.0)
-            return data.from_plain(W, basis, s), additive, replace(candidate, rank=W.rank)
+            return data.from_plain(W, basis, s), replace(candidate, rank=W.rank)
         candidate = replace(candidate, is_screened=False)
-    cores = additive.start(s, candidate.rank, plan.padding, seed)
-    return TTTensor(cores), additive, candidate
+    return TTTensor(additive.start(s, candidate.rank, plan.padding, seed)), candidate
 
 
 def _random_seed(rng):

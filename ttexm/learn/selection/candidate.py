@@ -92,6 +92,25 @@ class Candidate:
 
 
 @dataclass(frozen=True)
+class Request:
+    """A candidate to try.
+
+    Parameters
+    ----------
+    candidate : Candidate
+        Its number of sweeps is the largest that is tried.
+    n_folds : int
+        It is tried on the first folds.
+    fewest : int
+        The smallest number of sweeps.
+    """
+
+    candidate: Candidate
+    n_folds: int
+    fewest: int = 0
+
+
+@dataclass(frozen=True)
 class Selected:
     """Settings of a model as users see them, in `selected_`, `averaged_` and `search_results_`.
 

@@ -145,6 +145,9 @@ class SearchPlan:
         A model with interactions is an average of so many fits, from different random starts, but
     most_rank : int
         their ranks do not add up to more than this.
+    rows_side_by_side : int
+        Up to so many rows, threads share the fits of an average. Larger fits are made in turn, each
+        on all threads, for the sake of memory.
     roundings : tuple of float
         Relative errors of the rounded average that are tried, from coarse to fine.
     rounding_cost : float
@@ -213,6 +216,7 @@ class SearchPlan:
     least_weight: float = 0.03
     n_starts: int = 4
     most_rank: int = 64
+    rows_side_by_side: int = 100_000
     roundings: tuple[float, ...] = (1e-2, 3e-3, 1e-3, 3e-4)
     rounding_cost: float = 2e-3
 

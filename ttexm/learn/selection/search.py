@@ -2,15 +2,16 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
 from .. import progress
 from ..bases import FEW, LINEAR, ROUGH, SEARCHED, SMOOTH, Basis
 from .averaging import average_weights, best_of_levels
-from .candidate import Candidate
+from .candidate import Candidate, Request
 from .plan import PLAN, SearchPlan
 from .validation import Validation, is_better
 
@@ -30,6 +31,10 @@ class Given:
     rank: int | None = None
     total_alpha: float | None = None
     order_scale: float | None = None
+
+
+# A path or a climb: it asks for a candidate, is sent it, and so on, and returns what it has found.
+Asking = Generator[Request, Candidate, Any]
 
 
 class OutOfTimeError(Exception):
@@ -126,11 +131,9 @@ class Search:
 
     def _search(self, may_be_additive):
         self._begin("additive")
-        bases = (LINEAR, ROUGH, SMOOTH) if self.has_curves else (LINEAR,)
-        additive = [self._additive_path(basis) for basis in bases]
-        linear = additive[0]
+        linear, *curved = additive = self._additive_models()
         self._begin("explore")
-        explored = self._explore(*additive[:2])
+        explored = self._explore(linear, *curved[:1])
         self._begin("judge")
         judged = self._judge(explored)
         best = min(judged, key=_score)
@@ -144,7 +147,7 @@ class Search:
         members = best_of_levels([*additive, *judged], self.plan)
         if len(members) == 1:
             return [(1.0, members[0])]
-        members = best_of_levels([self._on_all_folds(member) for member in members], self.plan)
+        members = best_of_levels(self._on_all_folds(members), self.plan)
         if self.validation.is_part and not members[0].is_additive:
             # More rows show more of what interacts: additive models gain least from them.
             members = [member for member in members if not member.is_additive]
@@ -154,23 +157,31 @@ class Search:
         found = [(float(a), member) for a, member in zip(weights, members, strict=True) if a > 0]
         return sorted(found, key=lambda pair: -pair[0])
 
-    def _additive_path(self, basis: Basis) -> Candidate:
-        """Return the best additive model: along larger penalties while they help, else smaller."""
-        if self.given.total_alpha is not None:
-            return min((self._additive(basis, self._ridge(0, s)) for s in self.scales), key=_score)
-        at = self.ridges.index(self.plan.first_ridge)
-        return self._follow(at, lambda at: self._additive(basis, self.ridges[at]))
+    def _additive_models(self) -> list[Candidate]:
+        """Return the best additive models: of straight lines, and of rough and smooth curves."""
+        others = [ROUGH, SMOOTH] if self.has_curves else []
+        first = self._side_by_side([self._additive_path(LINEAR)])
+        return first + self._side_by_side([self._additive_path(basis) for basis in others])
 
-    def _follow(self, at: int, make: Callable[[int], Candidate]) -> Candidate:
+    def _additive_path(self, basis: Basis) -> Asking:
+        if self.given.total_alpha is not None:
+            found = []
+            for s in self.scales:
+                found.append((yield self._additive(basis, self._ridge(0, s))))
+            return min(found, key=_score)
+        at = self.ridges.index(self.plan.first_ridge)
+        return (yield from self._follow(at, lambda at: self._additive(basis, self.ridges[at])))
+
+    def _follow(self, at: int, ask: Callable[[int], Request]) -> Asking:
         """Return the best candidate on a path of larger penalties, or of smaller ones if none is.
 
         From the given place on, while the loss falls.
         """
-        best = make(at)
+        best = yield ask(at)
         for step in (1, -1):
             start = best
             while self._is_place(at + step, 0):
-                following = make(at + step)
+                following = yield ask(at + step)
                 if not following.score < best.score:
                     break
                 best, at = following, at + step
@@ -184,8 +195,9 @@ class Search:
         if curved is None:
             at = self._nearest(max(linear.ridge, plan.least_ridge))
             places = [(at, self._nearest_scale(s)) for s in plan.level_scales]
-            first = min(places, key=lambda place: self._explored(LINEAR, *place).score)
-            return [self._climb(LINEAR, *first, plan.most_explored)]
+            tried = self._try_all([self._explored(LINEAR, *place) for place in places])
+            first = places[int(np.argmin([candidate.score for candidate in tried]))]
+            return self._side_by_side([self._climb(LINEAR, *first, plan.most_explored)])
         # The basis of the better additive model first; the others start where that one ended.
         others = [SMOOTH, FEW]
         if curved.score < linear.score:
@@ -196,26 +208,31 @@ class Search:
         else:
             first, at, s = LINEAR, linear.ridge, plan.linear_scale
             others.append(ROUGH)
-        found = [self._climb(first, self._nearest(at), self._nearest_scale(s), plan.most_explored)]
+        start = self._nearest(at), self._nearest_scale(s)
+        found = self._side_by_side([self._climb(first, *start, plan.most_explored)])
         best = found[0][0]
         at, scale = self._nearest(best.ridge), self._nearest_scale(best.order_scale)
-        for basis in others:
-            start = max(0, at - 1) if basis == SMOOTH and first == ROUGH else at
-            candidate = self._explored(basis, start, scale)
-            is_far = is_better(best, candidate, plan.far)
-            most = 1 if is_far else plan.fewer_explored
-            found.append(self._climb(basis, start, scale, most))
-        return found
+        lower = max(0, at - 1) if first == ROUGH else at
+        starts = [(basis, lower if basis == SMOOTH else at, scale) for basis in others]
+        near = self._try_all([self._explored(*start) for start in starts])
+        most = [1 if is_better(best, c, plan.far) else plan.fewer_explored for c in near]
+        climbs = [self._climb(*start, n) for start, n in zip(starts, most, strict=True)]
+        return found + self._side_by_side(climbs)
 
-    def _climb(self, basis, ridge, scale, most) -> list[Candidate]:
-        """Step from neighbour to neighbour while the loss falls; both are places in the grid."""
-        best = self._explored(basis, ridge, scale)
-        tried, n_before = [best], len(self._known) - 1
+    def _climb(self, basis, ridge, scale, most) -> Asking:
+        """Step from neighbour to neighbour while the loss falls; both are places in the grid.
+
+        Returns all candidates, the best one first.
+        """
+        best = yield self._explored(basis, ridge, scale)
+        tried, n_new = [best], 1
         moves, n_failed = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)], 0
-        while n_failed < len(moves) and len(self._known) - n_before < most:
+        while n_failed < len(moves) and n_new < most:
             up, wider = moves[0]
             if self._is_place(ridge + up, scale + wider):
-                following = self._explored(basis, ridge + up, scale + wider)
+                request = self._explored(basis, ridge + up, scale + wider)
+                n_new += request not in self._known
+                following = yield request
                 tried.append(following)
                 if is_better(following, best, self.plan.gain):
                     best, ridge, scale, n_failed = following, ridge + up, scale + wider, 0
@@ -233,21 +250,23 @@ class Search:
         explored = sorted(explored, key=lambda found: found[0].score)
         lowest = explored[0][0]
         chosen = [*explored[0][: plan.n_judged], *(found[0] for found in explored[1:])]
-        places, judged = {}, []
-        for c in chosen:
-            if not is_better(lowest, c, plan.near):
-                place = self._nearest(c.ridge), self._nearest_scale(c.order_scale), rank
-                judged.append(self._judged(c.basis, *place))
-                places[judged[-1]] = place
+        chosen = [c for c in chosen if not is_better(lowest, c, plan.near)]
+        starts = [
+            (self._nearest(c.ridge), self._nearest_scale(c.order_scale), rank) for c in chosen
+        ]
+        judged = self._try_all(
+            [self._judged(c.basis, *place) for c, place in zip(chosen, starts, strict=True)]
+        )
+        places = dict(zip(judged, starts, strict=True))
         best = min(judged, key=_score)
         found, end = self._change_rank(best, places[best])
-        steps = np.subtract(end, places[best])
+        steps, others = np.subtract(end, places[best]), []
         for c in {c.basis: c for c in judged}.values():
             place = tuple(np.add(places[c], steps).tolist())
             is_moved = c.basis != best.basis and steps.any() and self._is_place(*place)
             if is_moved and not is_better(best, c, plan.near):
-                found.append(self._judged(c.basis, *place))
-        return [*judged, *found]
+                others.append(self._judged(c.basis, *place))
+        return [*judged, *found, *self._try_all(others)]
 
     def _change_rank(self, best: Candidate, place: tuple[int, int, int]):
         """Step down in rank while that helps, then over order scale and penalty; else step up.
@@ -262,7 +281,7 @@ class Search:
             following = tuple(np.add(place, move).tolist())
             if not self._is_place(*following):
                 return False
-            candidate = self._judged(best.basis, *following)
+            candidate = self._try(self._judged(best.basis, *following))
             tried.append(candidate)
             is_taken = is_better(candidate, best, gain)
             if is_taken:
@@ -294,71 +313,87 @@ class Search:
         if rank == 0:
             return None
 
-        def judge(ridge, scale):
-            s = self.scales[scale]
-            c = Candidate(LINEAR, self._ridge(ridge, s), s, rank, self._sweeps(rank), True)
-            return self._trained(c, self._n_judging, fewest=0)
+        # At order scale 1, at which the products were fitted.
+        s = self.scales[self._nearest_scale(1.0)]
 
-        # At order scale 1 first, at which the products were fitted.
-        at, scale = self._nearest(min(linear.ridge, plan.most_ridge)), self._nearest_scale(1.0)
-        return self._follow(at, lambda ridge: judge(ridge, scale))
+        def ask(at):
+            n_iter = self._sweeps(rank)
+            candidate = Candidate(LINEAR, self._ridge(at, s), s, rank, n_iter, is_screened=True)
+            return Request(candidate, self._n_judging)
+
+        start = self._nearest(min(linear.ridge, plan.most_ridge))
+        return self._side_by_side([self._follow(start, ask)])[0]
 
     # -- candidates ----------------------------------------------------------------------------
 
-    def _additive(self, basis, ridge):
-        return self._try(
-            ("additive", basis, ridge),
-            lambda: self.validation.additive(basis, ridge, self._n_judging),
-        )
+    def _additive(self, basis, ridge) -> Request:
+        return Request(Candidate(basis, ridge), self._n_judging)
 
-    def _explored(self, basis, ridge, scale):
+    def _explored(self, basis, ridge, scale) -> Request:
         s = self.scales[scale]
         rank = self._rank(basis, self._nearest_rank(self.plan.exploring_rank))
-        candidate = Candidate(basis, self._ridge(ridge, s), s, rank, 1)
-        return self._trained(candidate, self._n_exploring, fewest=1)
+        return Request(Candidate(basis, self._ridge(ridge, s), s, rank, 1), self._n_exploring, 1)
 
-    def _judged(self, basis, ridge, scale, rank):
+    def _judged(self, basis, ridge, scale, rank) -> Request:
         s, rank = self.scales[scale], self._rank(basis, rank)
         candidate = Candidate(basis, self._ridge(ridge, s), s, rank, self._sweeps(rank))
-        return self._trained(candidate, self._n_judging, self.plan.fewest_sweeps)
+        return Request(candidate, self._n_judging, min(self.plan.fewest_sweeps, candidate.n_iter))
 
     def _sweeps(self, rank):
         is_quick = not self.has_curves or rank <= self.plan.quick_rank
         most = self.plan.most_sweeps if is_quick else self.plan.judging_sweeps
         return min(most, self.max_iter)
 
-    def _trained(self, candidate, n_folds, fewest):
-        fewest = min(fewest, candidate.n_iter)
-        return self._try(
-            (candidate, n_folds, fewest),
-            lambda: self.validation.trained(candidate, n_folds, fewest),
-        )
-
-    def _on_all_folds(self, candidate: Candidate) -> Candidate:
-        """Return a candidate that was tried on all folds, with the same number of sweeps."""
+    def _on_all_folds(self, candidates: list[Candidate]) -> list[Candidate]:
+        """Return candidates that were tried on all folds, with the same numbers of sweeps."""
         n_folds = self.validation.n_folds
-        if candidate.n_folds == n_folds:
-            return candidate
-        if candidate.is_additive:
-            return self._try(
-                ("additive", candidate.basis, candidate.ridge, n_folds),
-                lambda: self.validation.additive(candidate.basis, candidate.ridge, n_folds),
-            )
-        settings = replace(candidate, predictions=(), losses=(), weights=())
-        return self._trained(settings, n_folds, candidate.n_iter)
+        others = [candidate for candidate in candidates if candidate.n_folds < n_folds]
+        settings = [replace(c, predictions=(), losses=(), weights=()) for c in others]
+        found = self._try_all([Request(c, n_folds, c.n_iter) for c in settings])
+        return [c for c in candidates if c.n_folds == n_folds] + found
 
-    def _try(self, key, make):
-        """Return what was tried before, or try it now."""
-        if key not in self._known:
+    def _side_by_side(self, askings: list[Asking]) -> list:
+        """Return the results of some paths or climbs, which ask for one candidate after another.
+
+        All go on at once, so that threads can share what they ask for.
+        """
+        results: list = [None] * len(askings)
+        requests = {j: next(asking) for j, asking in enumerate(askings)}
+        while requests:
+            for j, candidate in zip(
+                list(requests), self._try_all(list(requests.values())), strict=True
+            ):
+                try:
+                    requests[j] = askings[j].send(candidate)
+                except StopIteration as end:
+                    results[j] = end.value
+                    del requests[j]
+        return results
+
+    def _try(self, request: Request) -> Candidate:
+        return self._try_all([request])[0]
+
+    def _try_all(self, requests: list[Request]) -> list[Candidate]:
+        """Return what was tried before, and try the others now."""
+        new = [request for request in dict.fromkeys(requests) if request not in self._known]
+        while new:
             self._check_time()
-            self._known[key] = found = make()
-            self.tried.append(found)
-            self._bar.update(f"{describe(found)}: loss {found.score:.4g}")
-        return self._known[key]
+            n = 1
+            while n < len(new) and not self._is_late():
+                n += 1
+            for request, found in zip(new[:n], self.validation.try_all(new[:n]), strict=True):
+                self._known[request] = found
+                self.tried.append(found)
+                self._bar.update(f"{describe(found)}: loss {found.score:.4g}")
+            new = new[n:]
+        return [self._known[request] for request in requests]
+
+    def _is_late(self):
+        return time.monotonic() > self._end
 
     def _check_time(self):
         """Raise if the time is over, and there is a model to return."""
-        if time.monotonic() > self._end and self.best_so_far(self._may_be_additive):
+        if self._is_late() and self.best_so_far(self._may_be_additive):
             raise OutOfTimeError
 
     # -- the grid ------------------------------------------------------------------------------

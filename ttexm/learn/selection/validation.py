@@ -10,7 +10,7 @@ from ...tt.tensor import TTTensor
 from ..bases import LINEAR, Basis
 from ..data import Data
 from ..solvers.sweeps import Sweeps
-from .candidate import Candidate
+from .candidate import Candidate, Request
 from .folds import Fold, make_folds, rows_to_search
 from .plan import PLAN, SearchPlan
 from .screening import screen
@@ -47,6 +47,30 @@ class Validation:
     @property
     def n_folds(self) -> int:
         return len(self.folds)
+
+    def try_all(self, requests: list[Request]) -> list[Candidate]:
+        """Return the candidates that were asked for, with their losses.
+
+        Threads share the folds of each candidate or, if there are fewer folds than threads, the
+        candidates.
+        """
+        if len(requests) == 1 or requests[0].n_folds >= schedule.get_num_threads():
+            return [self._try(request) for request in requests]
+
+        def prepare(j):
+            # In order: an additive model starts from the one before of the same basis.
+            for request in requests:
+                if j < request.n_folds:
+                    self.folds[j].additive(request.candidate.basis, request.candidate.ridge)
+
+        side_by_side(prepare, range(self.n_folds))
+        return side_by_side(self._try, requests)
+
+    def _try(self, request):
+        candidate, n_folds = request.candidate, request.n_folds
+        if candidate.is_additive:
+            return self.additive(candidate.basis, candidate.ridge, n_folds)
+        return self.trained(candidate, n_folds, request.fewest)
 
     def additive(self, basis: Basis, ridge: float, n_folds: int) -> Candidate:
         """Return an additive model, tried on the first folds."""
