@@ -64,7 +64,8 @@ def models():
     x, y = numbers()
     yield "regressor, default", ExMRegressor(random_state=0), X, 1000 + 50 * signal
     yield "classifier, default", ExMClassifier(random_state=0), X, signal > 0
-    yield "classes, default", ExMClassifier(random_state=0), x, classes(y)
+    # (Not random_state=0: there two candidates are level, and rounding decides.)
+    yield "classes, default", ExMClassifier(random_state=1), x, classes(y)
     wide, product = signs(2000 + N_TEST, 9)
     yield "products, default", ExMClassifier(random_state=0), wide, product > 0
     many, target = numbers(6000 + N_TEST, seed=3)

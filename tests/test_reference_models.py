@@ -7,7 +7,9 @@ import pytest
 import reference_models
 
 WRITTEN = json.loads(reference_models.FILE.read_text())
-TOLERANCE = 1e-6  # changes of 1e-14 in the data change predictions by 1e-8 at most
+# Partial products are in single precision: changes of 1e-14 in the data change most predictions by
+# 1e-8 at most, but some by 1e-4.
+TOLERANCE = 1e-3
 
 
 @pytest.fixture(scope="module")

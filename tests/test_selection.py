@@ -340,7 +340,7 @@ def test_other_bases_are_judged_where_the_winner_ended():
 def test_ranks_are_those_that_rows_outputs_and_shape_allow():
     assert max(trial.rank for trial in ranks_of(n_rows=450)) == 9
     assert max(trial.rank for trial in ranks_of(n_rows=20)) == PLAN.least_rank
-    assert min(trial.rank for trial in ranks_of(n_rows=450, n_outputs=5)) == 6
+    assert min(trial.rank for trial in ranks_of(n_rows=450, n_outputs=5)) == 7
     assert max(trial.rank for trial in ranks_of(n_rows=10_000, largest_ranks={LINEAR: 3})) == 3
     assert {trial.rank for trial in ranks_of(n_rows=100, given=Given(rank=30))} == {30}
     assert largest_rank((2, 2, 2, 2, 2)) == 4

@@ -254,8 +254,8 @@ def test_ranks_are_those_that_rows_and_outputs_allow():
     assert possible_ranks(Given(), 450, 1) == (2, 4, 8, 9)
     assert possible_ranks(Given(), 10**6, 1) == PLAN.ranks
     assert possible_ranks(Given(), 30, 1) == (2, 4)  # the least rank is allowed for few rows
-    assert possible_ranks(Given(), 450, 6) == (7, 8, 9)  # an additive model of 6 outputs has room
-    assert possible_ranks(Given(), 30, 10) == (11,)
+    assert possible_ranks(Given(), 450, 6) == (8, 9)  # more than an additive model of 6 outputs
+    assert possible_ranks(Given(), 30, 10) == (12,)
     assert possible_ranks(Given(rank=30), 450, 1) == (30,)
 
 

@@ -478,7 +478,8 @@ def possible_ranks(
     """Return the ranks to try: the given one, or those that the rows and outputs allow."""
     if given.rank is not None:
         return (given.rank,)
-    least = n_outputs + 1 if n_outputs > 1 else 2
+    # Additive models of several outputs have one more, and are saddles: training has to leave them.
+    least = n_outputs + 2 if n_outputs > 1 else 2
     highest = max(plan.least_rank, n_rows // plan.rows_per_rank)
     return tuple(sorted({max(least, min(rank, highest)) for rank in plan.ranks}))
 
