@@ -22,7 +22,7 @@ from sklearn.linear_model import LogisticRegression  # noqa: E402
 
 import ttexm  # noqa: E402
 from ttexm import ExMClassifier, RankOneBatch  # noqa: E402
-from ttexm.features import Auto  # noqa: E402
+from ttexm.features import Auto, Polynomial  # noqa: E402
 
 from .timing import Table, best_times, describe_machine  # noqa: E402
 
@@ -70,10 +70,10 @@ def transform(table, m):
         row(table, f"transform, {m} x 10, {name}", best_times(cases, rounds=8), wanted)
 
 
-def classifier(X, y, n_classes=2, rank=4):
+def classifier(X, y, n_classes=2, rank=4, features="auto"):
     """A model of a given rank; its fit is short, as only its predictions are timed."""
     edges = np.quantile(y, np.arange(1, n_classes) / n_classes)
-    return ExMClassifier(rank, **GIVEN).fit(X, np.digitize(y, edges))
+    return ExMClassifier(rank, features=features, **GIVEN).fit(X, np.digitize(y, edges))
 
 
 def numbers(m, d=30):
@@ -96,19 +96,23 @@ def one_row(table):
 
 def many_rows(table, m):
     X, y = numbers(m)
-    model = classifier(X[:1000], y[:1000])
-    W = model.weights_
+    lines = classifier(X[:1000], y[:1000], features=Polynomial(standardize=True))
+    curves, W = classifier(X[:1000], y[:1000]), lines.weights_
 
     def by_hand():
         return W.compile().contract(RankOneBatch.from_columns(X))
 
-    cases = {"reference": by_hand, "ours": partial(model.predict_proba, X)}
-    row(table, f"predict_proba, {m} x 30, rank {W.rank}", best_times(cases, rounds=5), 1.5)
+    cases = {"reference": by_hand, "ours": partial(lines.predict_proba, X)}
+    name = f"predict_proba, {m} x 30, rank {W.rank}"
+    row(table, f"{name}, lines", best_times(cases, rounds=5), 1.5)
+    cases = {"reference": partial(lines.predict_proba, X), "ours": partial(curves.predict_proba, X)}
+    row(table, f"{name}, curves against lines", best_times(cases, rounds=5), 5)
 
 
 def classes(table, m):
     X, y = numbers(m)
-    two, ten = (classifier(X[:1000], y[:1000], n) for n in (2, 10))
+    lines = Polynomial(standardize=True)
+    two, ten = (classifier(X[:1000], y[:1000], n, features=lines) for n in (2, 10))
     for rows in (X, X[:1]):
         cases = {"reference": partial(two.predict, rows), "ours": partial(ten.predict, rows)}
         name = f"predict, {len(rows)} x 30, 10 classes against 2"

@@ -357,11 +357,12 @@ class RankOneBatch:
     @property
     def has_tables(self) -> bool:
         """Whether there are curves, each with a table of its functions at the knots."""
-        return any(table is not None for table in self.modes.tables)
+        return self.modes.has_tables
 
     def on_knots(self) -> "RankOneBatch":
         """Return the batch with the hat functions of the knots in the place of a curve's own."""
-        return self.with_modes(self.modes.on_knots())
+        # Of two hat functions that sum to 1, one is at least a half.
+        return self._with_modes(self.modes.on_knots, (1, 0) if self.modes.is_curve.all() else None)
 
     def stored(self, dtype: DTypeLike) -> Any:
         """Return the samples as `held` does, but places on knots as they are."""
@@ -507,12 +508,16 @@ class RankOneBatch:
         modes : Modes
             Of the same kinds, made of those of the batch by `with_functions` or `scaled`.
         """
+        return self._with_modes(modes)
+
+    def _with_modes(self, modes, extent=None):
         scales = modes.scales.astype(self.dtype)
         if isinstance(self._source, _Packed):
             source = self._source.with_scales(scales)
         else:
             source = _Packed(self.arrays._replace(scales=scales), self.n_samples)
-        return RankOneBatch(modes, self.n_samples, self.dtype, self.device, source)
+        bounds = _Bounds(modes, source, extent)
+        return RankOneBatch(modes, self.n_samples, self.dtype, self.device, source, bounds)
 
     def _blocks(self):
         return packing.views(self.arrays, self.n_samples)
@@ -594,11 +599,13 @@ class _Rows:
 class _Bounds:
     """How large and how small the numbers of a batch are: found when they are first asked for."""
 
-    def __init__(self, modes: Modes, source):
-        self.modes, self.source, self._periods = modes, source, {}
+    def __init__(self, modes: Modes, source, extent: tuple[int, int] | None = None):
+        self.modes, self.source, self._known, self._periods = modes, source, extent, {}
 
     @cached_property
     def extent(self):
+        if self._known is not None:
+            return self._known
         high, low = 1, 1
         tables = [table.reshape(-1) for table in self.modes.tables if table is not None]
         for values in (self.source.arrays.values, self.source.arrays.scales, *tables):

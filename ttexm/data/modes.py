@@ -5,6 +5,7 @@ Kernels branch on the kind of a mode; everything else asks the kind's class here
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
@@ -154,6 +155,7 @@ class Modes:
     ):
         self.shape, self.kinds, self.scales = shape, kinds, scales
         self.tables = (None,) * len(shape) if tables is None else tables
+        self.has_tables = any(table is not None for table in self.tables)
         self.is_coded, self.has_constant = _IS_CODED[kinds], _HAS_CONSTANT[kinds]
         self.is_curve = kinds == CURVE
         n_functions = np.array(shape) - self.has_constant
@@ -257,8 +259,9 @@ class Modes:
         ]
         return Modes(tuple(shape), self.kinds, self.scales, tuple(tables))
 
+    @cached_property
     def on_knots(self) -> "Modes":
-        """Return the modes with hat functions, one for each knot, as the functions of curves."""
+        """The modes with hat functions, one for each knot, as the functions of curves."""
         shape = [
             n if table is None else len(table)
             for n, table in zip(self.shape, self.tables, strict=True)

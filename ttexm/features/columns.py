@@ -15,6 +15,7 @@ from ..data.batch import RankOneBatch
 from ..data.columns import Column
 from ..data.modes import ModeKind, Modes
 from ..data.table import Table
+from ..kernels.knots import join_knots, places
 
 
 class FittedColumn(ABC):
@@ -32,6 +33,9 @@ class FittedColumn(ABC):
 
     kind: ModeKind
     table: np.ndarray | None = None  # of a curve, see `data.modes.Curve`
+    plain_knots: np.ndarray | None = (
+        None  # of a curve, if they are those of the numbers as they are
+    )
 
     def __init__(self, name: str, slot_names: list[str], scale: float):
         self.name, self.slot_names, self.scale = name, slot_names, scale
@@ -94,9 +98,11 @@ class FittedColumns:
             np.array([column.scale if column.kind.is_coded else 1.0 for column in columns]),
             tuple(column.table for column in columns),
         )
+        # If each column is one affine function, or each a curve, the rows are read as one matrix.
         affine = [column.affine() for column in columns]
-        # If each column is one affine function, the rows are read as one matrix.
         self._affine = None if None in affine else np.array(affine).T
+        knots = [column.plain_knots for column in columns]
+        self._knots = join_knots(knots) if all(own is not None for own in knots) else None
 
     def __len__(self) -> int:
         return len(self.columns)
@@ -129,7 +135,7 @@ class FittedColumns:
         alone.
         """
         m, values, codes = len(table), None, []
-        if self._affine is not None and table.matrix is not None:
+        if table.matrix is not None:
             values = self._encode_matrix(table.matrix)
         if values is None:
             values, codes = self._stored(table, False), self._stored(table, True)
@@ -144,7 +150,11 @@ class FittedColumns:
                 yield fitted.stored(column)
 
     def _encode_matrix(self, matrix):
-        """All columns at once; None if some are not finite, which `FunctionColumn` can explain."""
+        """All columns at once; None where they need, or can better explain, what they do."""
+        if self._knots is not None:
+            return None if np.isinf(matrix).any() else [places(matrix, self._knots)]
+        if self._affine is None:
+            return None
         center, spread = self._affine
         with np.errstate(all="ignore"):
             values = matrix - center

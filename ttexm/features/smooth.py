@@ -139,6 +139,10 @@ class CurveColumn(FunctionColumn):
         self.table[:, 0] = 1
         self.table[:-1, 1:] = functions
 
+    @property
+    def plain_knots(self) -> np.ndarray | None:
+        return None if self.exponent else self.knots
+
     def stored(self, column: Column) -> np.ndarray:
         x = column.numbers()
         if self.exponent:

@@ -48,13 +48,28 @@ class ContractionPlan:
         train = host.make_train(data, ranks, np.append(sizes[:-1], 1))
         return ContractionPlan(train, self.exponent, self.identity)
 
+    @cached_property
+    def _last_on_knots(self) -> list:
+        """The tables that were last asked for, and the plan on their knots."""
+        return []
+
     def on_knots(self, tables: Sequence[np.ndarray | None]) -> "ContractionPlan":
         """The plan for places on knots in the place of functions of them, P: <W, P psi>.
+
+        The last one is kept: a model predicts with the same tables each time.
 
         Parameters
         ----------
         tables : sequence of arrays P (knots, n), or None for modes that are no curves
         """
+        for known, plan in self._last_on_knots:
+            if known is tables:
+                return plan
+        plan = self._make_on_knots(tables)
+        self._last_on_knots[:] = [(tables, plan)]
+        return plan
+
+    def _make_on_knots(self, tables):
         data, ranks, sizes, offsets = self.train[:4]
         cores, sizes, identity = [], sizes.copy(), self.identity.copy()
         for k, n in enumerate(sizes):
