@@ -41,7 +41,7 @@ class ScreeningPlan:
     most_work: float = 1e11
     n_passes: int = 8
     most_terms: int = 500
-    numbers_at_once: int = 2**24
+    numbers_at_once: int = 2**21
     most_rows: int = 30_000
     most_rank: int = 24
     rounding: float = 1e-3
