@@ -6,6 +6,7 @@ solvers`` for a part, ``--seeds 2`` for fewer seeds.
 """
 
 import argparse
+import itertools
 import time
 import warnings
 from dataclasses import replace
@@ -26,7 +27,7 @@ from ttexm.learn.objective import Objective
 from ttexm.learn.solvers.boosting import Boosting
 from ttexm.learn.solvers.cores import Cores
 from ttexm.learn.solvers.riemannian import Riemannian
-from ttexm.learn.solvers.sweeps import Sweep, Sweeps
+from ttexm.learn.solvers.sweeps import Sweeps
 from ttexm.learn.trainer import Trainer
 
 from . import rivals
@@ -192,21 +193,12 @@ def without_screening(n_seeds):
 # -- solvers -----------------------------------------------------------------------------------
 
 
-def steps(run):
-    """The parts of a run after which its value can be looked at: cores, or whole iterations."""
-    while True:
-        if isinstance(run, Sweep):
-            yield from run.walk()
-        else:
-            run.iterate()
-            yield
-
-
 def time_to(target, solver, W, batch, objective, most_seconds):
     """Seconds until the objective is at most `target`, what is reached, and in how many steps."""
     start = time.perf_counter()
     run = solver.start(W, batch, objective, np.random.default_rng(0))
-    for n_steps, _ in enumerate(steps(run), 1):
+    for n_steps in itertools.count(1):
+        run.iterate()
         seconds = time.perf_counter() - start
         if run.value <= target or seconds > most_seconds:
             return (seconds if run.value <= target else np.inf), run.value, n_steps

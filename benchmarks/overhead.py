@@ -106,7 +106,7 @@ def many_rows(table, m):
     name = f"predict_proba, {m} x 30, rank {W.rank}"
     row(table, f"{name}, lines", best_times(cases, rounds=5), 1.5)
     cases = {"reference": partial(lines.predict_proba, X), "ours": partial(curves.predict_proba, X)}
-    row(table, f"{name}, curves against lines", best_times(cases, rounds=5), 5)
+    row(table, f"{name}, curves against lines", best_times(cases, rounds=5), 10)
 
 
 def classes(table, m):
