@@ -13,8 +13,9 @@ from ttexm.learn import progress
 from ttexm.learn.bases import FEW, LINEAR, ROUGH, SEARCHED, SMOOTH
 from ttexm.learn.losses import Squared
 from ttexm.learn.selection.candidate import Candidate
+from ttexm.learn.selection.grid import Given, largest_rank
 from ttexm.learn.selection.plan import PLAN
-from ttexm.learn.selection.search import Given, Search, largest_rank, spread_starts
+from ttexm.learn.selection.search import Search, spread_starts
 
 ROWS = 50  # of each fold
 NOISE = np.random.default_rng(0).standard_normal((4, ROWS))

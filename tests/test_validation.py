@@ -14,8 +14,9 @@ from ttexm.learn.initialize import Additive
 from ttexm.learn.losses import Logistic, Softmax, Squared
 from ttexm.learn.selection import validation as module
 from ttexm.learn.selection.candidate import Candidate
+from ttexm.learn.selection.grid import Given, possible_ranks
 from ttexm.learn.selection.plan import PLAN
-from ttexm.learn.selection.search import Given, Search, possible_ranks
+from ttexm.learn.selection.search import Search
 from ttexm.learn.selection.validation import Validation, is_better
 from ttexm.solvers import Sweeps
 

@@ -19,9 +19,10 @@ from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
 from .data import Data, with_outputs
 from .selection.candidate import Candidate, Selected
 from .selection.folds import hold_out
+from .selection.grid import Given, largest_rank, possible_ranks
 from .selection.plan import PLAN, SearchPlan
 from .selection.screening import screen
-from .selection.search import Given, Search, largest_rank, possible_ranks, spread_starts
+from .selection.search import Search, spread_starts
 from .selection.validation import Validation
 from .solvers import registry
 from .solvers.base import Solver

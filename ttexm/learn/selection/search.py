@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,26 +12,9 @@ from .. import progress
 from ..bases import FEW, LINEAR, ROUGH, SEARCHED, SMOOTH, Basis
 from .averaging import average_weights, best_of_levels
 from .candidate import Candidate, Request
+from .grid import NOTHING, Given, Grid
 from .plan import PLAN, SearchPlan
 from .validation import Validation, is_better
-
-
-@dataclass(frozen=True)
-class Given:
-    """Settings that are not searched for; None for those that are.
-
-    Parameters
-    ----------
-    rank : int, optional
-    total_alpha : float, optional
-        alpha times the number of rows.
-    order_scale : float, optional
-    """
-
-    rank: int | None = None
-    total_alpha: float | None = None
-    order_scale: float | None = None
-
 
 # A path or a climb: it asks for a candidate, is sent it, and so on, and returns what it has found.
 Asking = Generator[Request, Candidate, Any]
@@ -79,7 +62,7 @@ class Search:
     def __init__(
         self,
         validation: Validation,
-        given: Given = Given(),
+        given: Given = NOTHING,
         has_curves: bool = False,
         n_rows: int = 0,
         n_outputs: int = 1,
@@ -96,11 +79,7 @@ class Search:
         self.verbose, self.n_rows = verbose, n_rows
         # How much a row costs, next to one of a table as wide as the plan's numbers are for.
         self.effort = max(1.0, n_columns * (1 + n_outputs) / (2 * plan.usual_columns))
-        self.ranks = possible_ranks(given, n_rows, n_outputs, plan)
-        self.largest_ranks = {} if given.rank or not largest_ranks else largest_ranks
-        self.scales = plan.order_scales if given.order_scale is None else (given.order_scale,)
-        # With a given alpha the ridge follows from the order scale.
-        self.ridges = plan.ridges if given.total_alpha is None else (None,)
+        self.grid = Grid(given, n_rows, n_outputs, largest_ranks, plan)
         self.tried: list[Candidate] = []
         self._known: dict = {}
         self._end = math.inf if time_limit is None else time.monotonic() + time_limit
@@ -166,11 +145,11 @@ class Search:
     def _additive_path(self, basis: Basis) -> Asking:
         if self.given.total_alpha is not None:
             found = []
-            for s in self.scales:
-                found.append((yield self._additive(basis, self._ridge(0, s))))
+            for s in self.grid.scales:
+                found.append((yield self._additive(basis, self.grid.ridge(0, s))))
             return min(found, key=_score)
-        at = self.ridges.index(self.plan.first_ridge)
-        return (yield from self._follow(at, lambda at: self._additive(basis, self.ridges[at])))
+        at = self.grid.ridges.index(self.plan.first_ridge)
+        return (yield from self._follow(at, lambda at: self._additive(basis, self.grid.ridges[at])))
 
     def _follow(self, at: int, ask: Callable[[int], Request]) -> Asking:
         """Return the best candidate on a path of larger penalties, or of smaller ones if none is.
@@ -180,7 +159,7 @@ class Search:
         best = yield ask(at)
         for step in (1, -1):
             start = best
-            while self._is_place(at + step, 0):
+            while self.grid.is_place(at + step, 0):
                 following = yield ask(at + step)
                 if not following.score < best.score:
                     break
@@ -193,8 +172,8 @@ class Search:
         """Return the candidates of each basis after one sweep, from the best one on."""
         plan = self.plan
         if curved is None:
-            at = self._nearest(max(linear.ridge, plan.least_ridge))
-            places = [(at, self._nearest_scale(s)) for s in plan.level_scales]
+            at = self.grid.nearest_ridge(max(linear.ridge, plan.least_ridge))
+            places = [(at, self.grid.nearest_scale(s)) for s in plan.level_scales]
             tried = self._try_all([self._explored(LINEAR, *place) for place in places])
             first = places[int(np.argmin([candidate.score for candidate in tried]))]
             return self._side_by_side([self._climb(LINEAR, *first, plan.most_explored)])
@@ -202,16 +181,17 @@ class Search:
         others = [SMOOTH, FEW]
         if curved.score < linear.score:
             low, high = plan.first_ridges
-            first, at, s = ROUGH, min(max(self._up(curved.ridge), low), high), plan.first_scale
+            first, s = ROUGH, plan.first_scale
+            at = min(max(self.grid.ridge_above(curved.ridge), low), high)
             if curved.score > linear.score - plan.curve_gain * abs(linear.score):
                 others.append(LINEAR)
         else:
             first, at, s = LINEAR, linear.ridge, plan.linear_scale
             others.append(ROUGH)
-        start = self._nearest(at), self._nearest_scale(s)
+        start = self.grid.nearest_ridge(at), self.grid.nearest_scale(s)
         found = self._side_by_side([self._climb(first, *start, plan.most_explored)])
         best = found[0][0]
-        at, scale = self._nearest(best.ridge), self._nearest_scale(best.order_scale)
+        at, scale = self.grid.nearest(best)
         lower = max(0, at - 1) if first == ROUGH else at
         starts = [(basis, lower if basis == SMOOTH else at, scale) for basis in others]
         near = self._try_all([self._explored(*start) for start in starts])
@@ -229,7 +209,7 @@ class Search:
         moves, n_failed = [(0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, -1)], 0
         while n_failed < len(moves) and n_new < most:
             up, wider = moves[0]
-            if self._is_place(ridge + up, scale + wider):
+            if self.grid.is_place(ridge + up, scale + wider):
                 request = self._explored(basis, ridge + up, scale + wider)
                 n_new += request not in self._known
                 following = yield request
@@ -246,14 +226,12 @@ class Search:
         The best three of the best basis, and the best one of each other basis that is near it; then
         other ranks for the winner; then the other bases at its rank.
         """
-        plan, rank = self.plan, self._nearest_rank(self.plan.judging_rank)
+        plan, rank = self.plan, self.grid.nearest_rank(self.plan.judging_rank)
         explored = sorted(explored, key=lambda found: found[0].score)
         lowest = explored[0][0]
         chosen = [*explored[0][: plan.n_judged], *(found[0] for found in explored[1:])]
         chosen = [c for c in chosen if not is_better(lowest, c, plan.near)]
-        starts = [
-            (self._nearest(c.ridge), self._nearest_scale(c.order_scale), rank) for c in chosen
-        ]
+        starts = [(*self.grid.nearest(c), rank) for c in chosen]
         judged = self._try_all(
             [self._judged(c.basis, *place) for c, place in zip(chosen, starts, strict=True)]
         )
@@ -263,7 +241,7 @@ class Search:
         steps, others = np.subtract(end, places[best]), []
         for c in {c.basis: c for c in judged}.values():
             place = tuple(np.add(places[c], steps).tolist())
-            is_moved = c.basis != best.basis and steps.any() and self._is_place(*place)
+            is_moved = c.basis != best.basis and steps.any() and self.grid.is_place(*place)
             if is_moved and not is_better(best, c, plan.near):
                 others.append(self._judged(c.basis, *place))
         return [*judged, *found, *self._try_all(others)]
@@ -279,7 +257,7 @@ class Search:
         def step(move, gain):
             nonlocal best, place
             following = tuple(np.add(place, move).tolist())
-            if not self._is_place(*following):
+            if not self.grid.is_place(*following):
                 return False
             candidate = self._try(self._judged(best.basis, *following))
             tried.append(candidate)
@@ -314,14 +292,14 @@ class Search:
             return None
 
         # At order scale 1, at which the products were fitted.
-        s = self.scales[self._nearest_scale(1.0)]
+        s = self.grid.scales[self.grid.nearest_scale(1.0)]
 
         def ask(at):
             n_iter = self._sweeps(rank)
-            candidate = Candidate(LINEAR, self._ridge(at, s), s, rank, n_iter, is_screened=True)
+            candidate = Candidate(LINEAR, self.grid.ridge(at, s), s, rank, n_iter, is_screened=True)
             return Request(candidate, self._n_judging)
 
-        start = self._nearest(min(linear.ridge, plan.most_ridge))
+        start = self.grid.nearest_ridge(min(linear.ridge, plan.most_ridge))
         return self._side_by_side([self._follow(start, ask)])[0]
 
     # -- candidates ----------------------------------------------------------------------------
@@ -330,13 +308,14 @@ class Search:
         return Request(Candidate(basis, ridge), self._n_judging)
 
     def _explored(self, basis, ridge, scale) -> Request:
-        s = self.scales[scale]
-        rank = self._rank(basis, self._nearest_rank(self.plan.exploring_rank))
-        return Request(Candidate(basis, self._ridge(ridge, s), s, rank, 1), self._n_exploring, 1)
+        s = self.grid.scales[scale]
+        rank = self.grid.rank(basis, self.grid.nearest_rank(self.plan.exploring_rank))
+        candidate = Candidate(basis, self.grid.ridge(ridge, s), s, rank, 1)
+        return Request(candidate, self._n_exploring, 1)
 
     def _judged(self, basis, ridge, scale, rank) -> Request:
-        s, rank = self.scales[scale], self._rank(basis, rank)
-        candidate = Candidate(basis, self._ridge(ridge, s), s, rank, self._sweeps(rank))
+        s, rank = self.grid.scales[scale], self.grid.rank(basis, rank)
+        candidate = Candidate(basis, self.grid.ridge(ridge, s), s, rank, self._sweeps(rank))
         return Request(candidate, self._n_judging, min(self.plan.fewest_sweeps, candidate.n_iter))
 
     def _sweeps(self, rank):
@@ -396,33 +375,7 @@ class Search:
         if self._is_late() and self.best_so_far(self._may_be_additive):
             raise OutOfTimeError
 
-    # -- the grid ------------------------------------------------------------------------------
-
-    def _ridge(self, at, s):
-        total = self.given.total_alpha
-        return self.ridges[at] if total is None else total / s**2
-
-    def _is_place(self, ridge, scale, rank=0):
-        sizes = len(self.ridges), len(self.scales), len(self.ranks)
-        return all(0 <= a < n for a, n in zip((ridge, scale, rank), sizes, strict=True))
-
-    def _nearest(self, ridge):
-        if self.given.total_alpha is not None:
-            return 0
-        return int(np.argmin(np.abs(np.log(np.array(self.ridges) / ridge))))
-
-    def _nearest_scale(self, s):
-        return int(np.argmin(np.abs(np.log(np.array(self.scales) / s))))
-
-    def _nearest_rank(self, rank):
-        return int(np.argmin(np.abs(np.log(np.array(self.ranks) / rank))))
-
-    def _rank(self, basis, at):
-        return int(min(self.ranks[at], self.largest_ranks.get(basis, math.inf)))
-
-    def _up(self, ridge):
-        at = min(self._nearest(ridge) + 1, len(self.ridges) - 1)
-        return ridge if self.given.total_alpha is not None else self.ridges[at]
+    # -- how much to try -----------------------------------------------------------------------
 
     def _n_of(self, limits, n_rows):
         n, (few, some) = self.validation.n_folds, limits
@@ -443,14 +396,14 @@ class Search:
     def _begin(self, stage: str):
         """Tell the progress bar how many candidates there can still be."""
         plan, n_bases = self.plan, len(SEARCHED) if self.has_curves else 1
-        n_paths, n_places = min(3, n_bases), max(len(self.ridges), len(self.scales))
+        n_paths, n_places = min(3, n_bases), max(len(self.grid.ridges), len(self.grid.scales))
         n_first = 0 if self.has_curves else len(plan.level_scales)
-        n_moved = max(plan.most_judged, len(self.ranks) + 3)
+        n_moved = max(plan.most_judged, len(self.grid.ranks) + 3)
         most = {
             "additive": n_paths * n_places,
             "explore": n_first + plan.most_explored + (n_bases - 1) * plan.fewer_explored,
             "judge": plan.n_judged + 2 * (n_bases - 1) + n_moved,
-            "screen": len(self.ridges),
+            "screen": len(self.grid.ridges),
             "average": n_paths + n_bases + 1,
         }
         left = list(most.values())[list(most).index(stage) :]
@@ -470,28 +423,6 @@ def describe(candidate: Candidate) -> str:
 
 def _score(candidate):
     return candidate.score
-
-
-def possible_ranks(
-    given: Given, n_rows: int, n_outputs: int, plan: SearchPlan = PLAN
-) -> tuple[int, ...]:
-    """Return the ranks to try: the given one, or those that the rows and outputs allow."""
-    if given.rank is not None:
-        return (given.rank,)
-    # Additive models of several outputs have one more, and are saddles: training has to leave them.
-    least = n_outputs + 2 if n_outputs > 1 else 2
-    highest = max(plan.least_rank, n_rows // plan.rows_per_rank)
-    return tuple(sorted({max(least, min(rank, highest)) for rank in plan.ranks}))
-
-
-def largest_rank(shape: tuple[int, ...]) -> float:
-    """Return the largest TT-rank of all tensors of a shape: that of the best bond.
-
-    A bond has at most as many as there are entries on either side of it.
-    """
-    sizes = np.array(shape, float)
-    left, right = np.cumprod(sizes)[:-1], np.cumprod(sizes[::-1])[-2::-1]
-    return float(np.minimum(left, right).max(initial=1))
 
 
 def spread_starts(
