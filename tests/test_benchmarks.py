@@ -44,3 +44,15 @@ def test_scaling_fits_exponents():
     for what, expected in (("contraction, r", 2), ("gradient, N", 1), ("retraction, r", 3)):
         (line,) = [line for line in out.splitlines() if line.startswith(f"  {what} ")]
         assert line.endswith(f"({expected})")
+
+
+def test_default_fits_are_compared_on_tables(tmp_path):
+    pytest.importorskip("pandas")
+    file = str(tmp_path / "tables.json")
+    arguments = ["--only", "diabetes", "--splits", "1", "--results", file]
+    arguments += ["--learners", "ttexm", "linear"]
+    out = run("benchmarks.tables", *arguments)
+    assert "diabetes (seeds 0)" in out
+    (line,) = [line for line in out.splitlines() if line.startswith("  linear  ") and "x" in line]
+    assert sum(map(int, line.split()[1:4])) == 1  # ahead, level or behind, on one table
+    assert "  diabetes" in run("benchmarks.tables", "--small", *arguments)
