@@ -14,7 +14,7 @@ from sklearn.exceptions import ConvergenceWarning
 
 from ..kernels import schedule
 from ..tt.tensor import TTTensor
-from . import initialize
+from . import initialize, progress
 from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
 from .data import Data, with_outputs
 from .selection.candidate import Candidate, Selected
@@ -22,7 +22,7 @@ from .selection.folds import hold_out
 from .selection.grid import Given, largest_rank, possible_ranks
 from .selection.plan import PLAN, SearchPlan
 from .selection.screening import screen
-from .selection.search import Search, spread_starts
+from .selection.search import Search, describe, spread_starts
 from .selection.validation import Validation
 from .solvers import registry
 from .solvers.base import Solver
@@ -257,11 +257,15 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     linear = list(dict.fromkeys((member.basis, member.ridge) for _, member, _ in starts))
     found = run(lambda key: data.additive(key[0], key[1] / data.size), linear)
     additive_models, interrupted = dict(zip(linear, found, strict=True)), []
+    # One bar for all fits, which may be side by side, or one for the iterations of a single fit.
+    shown = progress.bar(len(starts), "training", options.verbose and len(starts) > 1)
+    options = replace(options, verbose=options.verbose and len(starts) == 1)
 
     def train(start):
         weight, member, number = start
         if interrupted:
             return None
+        shown.update(describe(member))
         additive = additive_models[member.basis, member.ridge]
         W, member = _start_beside(additive, data, options, member, first_seed + number)
         if member.is_additive:
@@ -272,7 +276,10 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
         W, member = _better_of(data, member, W, additive)
         return weight, member, W, trainer.history
 
-    fits = [fit for fit in run(train, starts) if fit is not None]
+    try:
+        fits = [fit for fit in run(train, starts) if fit is not None]
+    finally:
+        shown.close()
     total = sum(weight for weight, *_ in fits)
     parts = [(weight / total, member, W) for weight, member, W, _ in fits]
     history = next((found for *_, found in fits if found), [])
