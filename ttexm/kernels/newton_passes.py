@@ -60,6 +60,12 @@ def runs_of_chunk(p, k, place, stop):
 
 
 @inner
+def output_of(p, k, R, j):
+    """The partial products of one output at bond k, right of the center: rows of R numbers."""
+    return shift(p.bonds, p.first_bond[k] + j * (p.m + 1) * R)
+
+
+@inner
 def _sort_derivatives(p, block, now, z, h, w):
     """Bring g (as z), h and the weights of the samples of a block side by side."""
     g, curvature, count = shift(now, p.size), shift(now, 2 * p.size), block.count
@@ -98,8 +104,8 @@ def _energy(p, block, core, h, w, R, left, right):
         if core.is_open:
             fill(right, count, 1)
         else:
-            row = shift(R, j * core.R1)
-            row_products(row, K * core.R1, row, K * core.R1, core.R1, block.groups, right)
+            row = shift(R, j * count * core.R1)
+            row_products(row, core.R1, row, core.R1, core.R1, block.groups, right)
         bending = shift(h, j * count)
         if p.loss == SOFTMAX:
             for i in range(count):
@@ -118,8 +124,8 @@ def _project(p, block, core, Y, R, z):
             for i in range(count):
                 z[j * count + i] = Y[i * core.R1 + j]
         else:
-            row, stride = shift(R, j * core.R1), p.K * core.R1
-            row_products(Y, core.R1, row, stride, core.R1, block.groups, shift(z, j * count))
+            row = shift(R, j * count * core.R1)
+            row_products(Y, core.R1, row, core.R1, core.R1, block.groups, shift(z, j * count))
 
 
 @inner
@@ -133,11 +139,11 @@ def _combine(p, block, core, z, R, V):
                 V[i * R1 + j] = z[j * count + i]
         return
     for j in range(p.K):
-        row, weights, stride = shift(R, j * R1), shift(z, j * count), p.K * R1
+        row, weights = shift(R, j * count * R1), shift(z, j * count)
         if j == 0:
-            weigh_rows(row, stride, weights, R1, block.groups, V)
+            weigh_rows(row, R1, weights, R1, block.groups, V)
         else:
-            add_weighted_rows(row, stride, weights, R1, block.groups, V)
+            add_weighted_rows(row, R1, weights, R1, block.groups, V)
 
 
 @inner
@@ -172,8 +178,9 @@ def pass_over_core(p, kind, chunk, core):
             panel_squares(A, depth, R0, groups, left)
             weigh_terms(block, R0, A)
             if not core.is_open:
-                bond = shift(p.bonds, p.first_bond[k + 1])
-                gather_rows(bond, K * R1, samples, K * R1, groups, R)
+                for j in range(K):
+                    row = shift(R, j * count * R1)
+                    gather_rows(output_of(p, k + 1, R1, j), R1, samples, R1, groups, row)
         if kind == GRADIENT:
             _sort_derivatives(p, block, now, z, h, w)
             p.energies[run + chunk] += _energy(p, block, core, h, w, R, left, right)
@@ -206,9 +213,10 @@ def pass_to_bond(p, chunk, core, to_left):
     Y = shift(p.blocks, chunk * p.room)
     panels = shift(Y, BLOCK * (2 * p.width + K + 2))
     if to_left and core.is_open:  # R_(s, j) is column j of the core for every sample
-        target = shift(p.bonds, p.first_bond[k])
-        for i in range(place * K, min(stop, p.m) * K):
-            copy(shift(p.matrices, i % K * core.R0), core.R0, shift(target, i * core.R0))
+        for j in range(K):
+            row, target = shift(p.matrices, j * core.R0), output_of(p, k, core.R0, j)
+            for s in range(place, min(stop, p.m)):
+                copy(row, core.R0, shift(target, s * core.R0))
         return
     while place < stop:
         block = block_at(p.runs, k, place, stop, run)
@@ -216,14 +224,12 @@ def pass_to_bond(p, chunk, core, to_left):
         depth = core.n_terms * (core.R1 if to_left else core.R0)
         M = shift(p.matrices, run * core.slot)
         if to_left:
-            source, target = shift(p.bonds, p.first_bond[k + 1]), shift(p.bonds, p.first_bond[k])
             for j in range(K):
-                rows = shift(source, j * core.R1)
-                gather_panels(rows, K * core.R1, block.samples, core.R1, groups, panels, depth)
+                source, target = output_of(p, k + 1, core.R1, j), output_of(p, k, core.R0, j)
+                gather_panels(source, core.R1, block.samples, core.R1, groups, panels, depth)
                 weigh_terms(block, core.R1, panels)
                 panel_product(panels, depth, M, core.R0, groups, Y, core.R0)
-                rows = shift(target, j * core.R0)
-                scatter_rows(Y, block.samples, core.R0, groups, rows, K * core.R0)
+                scatter_rows(Y, block.samples, core.R0, groups, target, core.R0)
         else:  # the panels are those of the last GRADIENT
             A, target = shift(p.left, place * depth), shift(p.bonds, p.first_bond[k + 1])
             panel_product(A, depth, M, core.R1, groups, Y, core.R1)

@@ -15,7 +15,7 @@ samples of a pass. Sums over samples are formed by chunk and added in order, so 
 depend on the number of threads.
 
 Partial products are rows of numbers, padded with zeros to a multiple of LANES: row s of a bond left
-of the center, row (s, j) for output j right of it. C, gradients and directions are padded alike.
+of the center, row (j, s) for output j right of it. C, gradients and directions are padded alike.
 """
 
 from .compilation import kernel
