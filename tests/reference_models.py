@@ -8,6 +8,7 @@ import json
 import warnings
 from pathlib import Path
 
+import numba
 import numpy as np
 import pandas as pd
 from sklearn.exceptions import ConvergenceWarning
@@ -116,4 +117,5 @@ def fit_all():
 
 
 if __name__ == "__main__":
-    FILE.write_text(json.dumps(fit_all(), indent=1) + "\n")
+    written = {"numba": numba.__version__, "predictions": fit_all()}
+    FILE.write_text(json.dumps(written, indent=1) + "\n")

@@ -406,14 +406,19 @@ class RankOneBatch:
     @property
     def extent(self) -> tuple[int, int]:
         """Exponents of the largest and the smallest non-zero number in the feature vectors."""
-        return self._bounds.extent
+        return self._written_numbers._bounds.extent
 
     def gradient_period(self, dtype: DTypeLike) -> int:
         """Return how many cores a gradient may pass between two checks of the range of products.
 
         In orthogonal gauges, where ``|P_{k+1}| <= |P_k| |phi_k|``.
         """
-        return self._bounds.gradient_period(dtype)
+        return self._written_numbers._bounds.gradient_period(dtype)
+
+    @property
+    def _written_numbers(self):
+        """The batch whose stored numbers are those of the feature vectors."""
+        return self.written_out() if self.modes.has_tables else self
 
     def __array__(self, dtype=None, copy=None):
         raise TypeError("A RankOneBatch cannot be made an array: use batch.vectors(k).")
