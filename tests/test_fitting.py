@@ -275,8 +275,9 @@ def test_a_screened_start_above_the_additive_model_is_not_returned(monkeypatch, 
     assert fitted.selected.is_additive != is_kept
 
 
-def test_an_interrupted_average_is_one_of_what_there_is(monkeypatch, averaged):
+def test_an_interrupted_average_is_one_of_what_there_is(monkeypatch, averaged, threads):
     """Training stops in the second of four fits, which is the last one to take part."""
+    threads(1)  # with more, others may have begun
     run, n_runs = Trainer.run, []
 
     def interrupted(trainer, *arguments):
