@@ -7,12 +7,10 @@ is with the functions of a basis, at the order scale of the settings, where the 
 import math
 import warnings
 from dataclasses import dataclass, field, replace
-from functools import partial
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
-from ..kernels import schedule
 from ..tt.tensor import TTTensor
 from . import initialize, progress
 from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
@@ -23,7 +21,7 @@ from .selection.grid import Given, largest_rank, possible_ranks
 from .selection.plan import PLAN, SearchPlan
 from .selection.screening import screen
 from .selection.search import Search, describe, spread_starts
-from .selection.validation import Validation
+from .selection.validation import Validation, side_by_side
 from .solvers import registry
 from .solvers.base import Solver
 from .solvers.riemannian import Riemannian
@@ -253,7 +251,8 @@ def _is_small_grid(data, plan) -> bool:
 def _train_average(data, options, members, tried, rng) -> Fitted:
     """Train each member on all rows, from several starts, and average them as one tensor."""
     starts, first_seed = list(spread_starts(members, options.plan)), _random_seed(rng)
-    run = _side_by_side if len(data) <= options.plan.rows_side_by_side else _in_turn
+    is_small = data.device == "cpu" and len(data) <= options.plan.rows_side_by_side
+    run = side_by_side if is_small else _in_turn
     linear = list(dict.fromkeys((member.basis, member.ridge) for _, member, _ in starts))
     found = run(lambda key: data.additive(key[0], key[1] / data.size), linear)
     additive_models, interrupted = dict(zip(linear, found, strict=True)), []
@@ -290,10 +289,6 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     records = [member.record(data.size, share) for member, share in shares.items()]
     W = _average(data, parts, options.plan)
     return Fitted(W, records[0], records, tried, history)
-
-
-def _side_by_side(function, items) -> list:
-    return schedule.run_side_by_side([partial(function, item) for item in items])
 
 
 def _in_turn(function, items) -> list:
