@@ -9,7 +9,6 @@ import argparse
 import itertools
 import time
 import warnings
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -215,7 +214,8 @@ def best_time_to(*arguments):
 def starts(batch, objective):
     """The paper's ways to begin, at rank 4."""
     rng = np.random.default_rng(0)
-    linear = initialize.linear(batch, replace(objective, alpha=1e-3))
+    m = len(objective.y)
+    linear = initialize.linear(batch, Objective(objective.loss, objective.y, np.ones(m), 1e-3))
     random = initialize.random_linear(batch, 0.1, rng)
     return {
         "linear": initialize.padded(linear, 4, 0.02, rng),
