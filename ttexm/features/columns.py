@@ -33,9 +33,8 @@ class FittedColumn(ABC):
 
     kind: ModeKind
     table: np.ndarray | None = None  # of a curve, see `data.modes.Curve`
-    plain_knots: np.ndarray | None = (
-        None  # of a curve, if they are those of the numbers as they are
-    )
+    # Of a curve whose knots are in the units of the table.
+    plain_knots: np.ndarray | None = None
 
     def __init__(self, name: str, slot_names: list[str], scale: float):
         self.name, self.slot_names, self.scale = name, slot_names, scale
@@ -150,7 +149,7 @@ class FittedColumns:
                 yield fitted.stored(column)
 
     def _encode_matrix(self, matrix):
-        """All columns at once; None where they need, or can better explain, what they do."""
+        """All columns at once; None if they have to be read one by one, which names what is wrong."""
         if self._knots is not None:
             return None if np.isinf(matrix).any() else [places(matrix, self._knots)]
         if self._affine is None:
