@@ -149,7 +149,7 @@ class FittedColumns:
                 yield fitted.stored(column)
 
     def _encode_matrix(self, matrix):
-        """All columns at once; None if they are to be read one by one, also to name what is wrong."""
+        """All columns at once; None if one by one is needed, which also names what is wrong."""
         if self._knots is not None:
             return None if np.isinf(matrix).any() else [places(matrix, self._knots)]
         if self._affine is None:
