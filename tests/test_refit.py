@@ -141,11 +141,13 @@ def test_interrupted_training_keeps_the_best_model(monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore:.*interrupted")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.slow
 def test_a_real_interrupt_at_any_time_leaves_a_model_or_none():
     """Signals that come after 0.02 to 0.6 s, in whatever is going on then.
 
-    Not while kernels are compiled or loaded, which numba does not survive.
+    Not while kernels are compiled or loaded, which numba does not survive. Python drops an
+    interrupt that comes in the callback of a weak reference, with a warning: the fit goes on.
     """
     ExMClassifier(random_state=0).fit(X, LABELS)
     for delay in np.linspace(0.02, 0.6, 8):
