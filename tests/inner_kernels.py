@@ -119,11 +119,19 @@ def weigh_rows(rows, w, out):
 
 
 @_kernel
-def add_weighted_rows(rows, w, out):
-    groups, n_columns = len(w) // LANES, out.shape[1]
-    panels.add_weighted_rows(
-        pointer(rows), rows.shape[1], pointer(w), n_columns, groups, pointer(out)
+def products_by_output(rows, A, out):
+    """Rows (m, n) and panels (K, groups, n, LANES); out (K, m)."""
+    groups = rows.shape[0] // LANES
+    panels.products_by_output(
+        pointer(rows), pointer(A), A.shape[0], rows.shape[1], groups, pointer(out)
     )
+
+
+@_kernel
+def sum_over_outputs(A, w, out):
+    """Panels (K, groups, n, LANES) and weights (K, m); out (m, n)."""
+    groups = out.shape[0] // LANES
+    panels.sum_over_outputs(pointer(A), pointer(w), A.shape[0], out.shape[1], groups, pointer(out))
 
 
 @_kernel

@@ -124,10 +124,23 @@ def test_rows_and_panels_are_weighed(dtype, m, n, gap, seed):
     inner_kernels.weigh_rows(whole, w, out)
     expected = w[:, None] * rows
     assert_near(out, expected)
-    inner_kernels.add_weighted_rows(whole, w, out)
-    assert_near(out, 2 * expected)
     depth = n + gap
     out = empty((m // LANES, depth, LANES), dtype)
     inner_kernels.weigh_panels(panels_of(rows.astype(dtype), depth), depth, w, n, out)
     assert_near(out[:, :n], panels_of(expected))
     assert np.isnan(out[:, n:]).all()
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(m=groups, n=columns, n_outputs=st.integers(1, 5), seed=seeds)
+def test_rows_of_several_outputs_are_multiplied_and_summed(dtype, m, n, n_outputs, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.standard_normal((m, n)).astype(dtype)
+    outputs = rng.standard_normal((n_outputs, m, n)).astype(dtype)
+    panels = np.stack([panels_of(rows_of_output) for rows_of_output in outputs])
+    out = empty((n_outputs, m), dtype)
+    inner_kernels.products_by_output(rows, panels, out)
+    assert_near(out, np.einsum("in,jin->ji", rows, outputs.astype(np.float64)), n)
+    w, out = rng.standard_normal((n_outputs, m)).astype(dtype), empty((m, n), dtype)
+    inner_kernels.sum_over_outputs(panels, w, out)
+    assert_near(out, np.einsum("ji,jin->in", w, outputs.astype(np.float64)), n_outputs)

@@ -10,14 +10,15 @@ from .loss_formulas import SOFTMAX, evaluate
 from .newton_state import CURRENT, CURVATURE, GRADIENT, STEP_SIZE, VALUES
 from .panels import (
     LANES,
-    add_weighted_rows,
     gather_panels,
     gather_rows,
     panel_outer,
     panel_product,
     panel_squares,
+    products_by_output,
     row_products,
     scatter_rows,
+    sum_over_outputs,
     weigh_rows,
 )
 from .runs import BLOCK, block_at, weigh_terms
@@ -66,17 +67,35 @@ def output_of(p, k, R, j):
 
 
 @inner
-def _sort_derivatives(p, block, now, z, h, w):
+def is_in_order(p, k):
+    """Whether the places of a core are the samples themselves."""
+    return p.runs.n_runs[k] == 1
+
+
+@inner
+def _gather(p, k, block, numbers, out):
+    """out[i] = numbers[sample i of the block]."""
+    count, samples = block.count, block.samples
+    if is_in_order(p, k):
+        n = min(count, p.m - block.place)
+        here = shift(numbers, block.place)
+        for i in range(n):
+            out[i] = element(out, here[i])
+        fill(shift(out, n), count - n, 0)
+    else:
+        for i in range(count):
+            out[i] = element(out, numbers[samples[i]])
+
+
+@inner
+def _sort_derivatives(p, k, block, now, z, h, w):
     """Bring g (as z), h and the weights of the samples of a block side by side."""
-    g, curvature, count = shift(now, p.size), shift(now, 2 * p.size), block.count
     for j in range(p.K):
-        for i in range(count):
-            at = j * (p.m + 1) + block.samples[i]
-            z[j * count + i] = element(z, g[at])
-            h[j * count + i] = element(h, curvature[at])
+        row, to = shift(now, p.size + j * (p.m + 1)), j * block.count
+        _gather(p, k, block, row, shift(z, to))
+        _gather(p, k, block, shift(row, p.size), shift(h, to))
     if p.loss == SOFTMAX:
-        for i in range(count):
-            w[i] = element(w, p.w[block.samples[i]])
+        _gather(p, k, block, p.w, w)
 
 
 @inner
@@ -97,15 +116,29 @@ def _apply_hessian(p, block, h, w, z, mean):
 
 
 @inner
+def _gather_right(p, block, core, R):
+    """The partial products right of the core: rows, or panels of several outputs."""
+    R1, groups = core.R1, block.groups
+    for j in range(p.K):
+        source, to = output_of(p, core.k + 1, R1, j), shift(R, j * block.count * R1)
+        if p.K == 1:
+            gather_rows(source, R1, block.samples, R1, groups, to)
+        else:
+            gather_panels(source, R1, block.samples, R1, groups, to, R1)
+
+
+@inner
 def _energy(p, block, core, h, w, R, left, right):
     """The sum of |L_s|^2 H_s,jj |R_s,j|^2 over samples and outputs, left = |L_s|^2."""
-    K, count, total = p.K, block.count, 0.0
+    K, count, R1, total = p.K, block.count, core.R1, 0.0
     for j in range(K):
+        row = shift(R, j * count * R1)
         if core.is_open:
             fill(right, count, 1)
+        elif K == 1:
+            row_products(row, R1, row, R1, R1, block.groups, right)
         else:
-            row = shift(R, j * count * core.R1)
-            row_products(row, core.R1, row, core.R1, core.R1, block.groups, right)
+            panel_squares(row, R1, R1, block.groups, right)
         bending = shift(h, j * count)
         if p.loss == SOFTMAX:
             for i in range(count):
@@ -118,32 +151,30 @@ def _energy(p, block, core, h, w, R, left, right):
 @inner
 def _project(p, block, core, Y, R, z):
     """z_s,j = <Y_s, R_s,j>; R_s is the identity for the core of the outputs."""
-    count = block.count
-    for j in range(p.K):
-        if core.is_open:
-            for i in range(count):
-                z[j * count + i] = Y[i * core.R1 + j]
-        else:
-            row = shift(R, j * count * core.R1)
-            row_products(Y, core.R1, row, core.R1, core.R1, block.groups, shift(z, j * count))
+    K, R1 = p.K, core.R1
+    if core.is_open:
+        for j in range(K):
+            for i in range(block.count):
+                z[j * block.count + i] = Y[i * R1 + j]
+    elif K == 1:
+        row_products(Y, R1, R, R1, R1, block.groups, z)
+    else:
+        products_by_output(Y, R, K, R1, block.groups, z)
 
 
 @inner
 def _combine(p, block, core, z, R, V):
     """V_s = sum_j z_s,j R_s,j, the transpose of `_project`."""
-    count, R1 = block.count, core.R1
+    K, R1, count = p.K, core.R1, block.count
     if core.is_open:
         fill(V, count * R1, 0)
-        for j in range(p.K):
+        for j in range(K):
             for i in range(count):
                 V[i * R1 + j] = z[j * count + i]
-        return
-    for j in range(p.K):
-        row, weights = shift(R, j * count * R1), shift(z, j * count)
-        if j == 0:
-            weigh_rows(row, R1, weights, R1, block.groups, V)
-        else:
-            add_weighted_rows(row, R1, weights, R1, block.groups, V)
+    elif K == 1:
+        weigh_rows(R, R1, z, R1, block.groups, V)
+    else:
+        sum_over_outputs(R, z, K, R1, block.groups, V)
 
 
 @inner
@@ -178,11 +209,9 @@ def pass_over_core(p, kind, chunk, core):
             panel_squares(A, depth, R0, groups, left)
             weigh_terms(block, R0, A)
             if not core.is_open:
-                for j in range(K):
-                    row = shift(R, j * count * R1)
-                    gather_rows(output_of(p, k + 1, R1, j), R1, samples, R1, groups, row)
+                _gather_right(p, block, core, R)
         if kind == GRADIENT:
-            _sort_derivatives(p, block, now, z, h, w)
+            _sort_derivatives(p, k, block, now, z, h, w)
             p.energies[run + chunk] += _energy(p, block, core, h, w, R, left, right)
         else:
             panel_product(A, depth, shift(p.matrices, run * slot), R1, groups, Y, R1)

@@ -5,7 +5,7 @@ from typing import NamedTuple
 from .compilation import inner
 from .dense import copy, energy, fill, inner_product, product, transpose
 from .layout import CATEGORY, INDEX
-from .newton_passes import places_of_chunk, runs_of_chunk
+from .newton_passes import is_in_order, places_of_chunk, runs_of_chunk
 from .newton_state import (
     ADVANCE,
     CENTER,
@@ -197,6 +197,7 @@ def _n_ordered(p, core):
 def _unsort_along(p, core):
     """Bring J x from the order of the runs to that of the samples."""
     k, K, to = core.k, p.K, shift(p.state, 6 * p.size)
+    in_order = is_in_order(p, k)
     for chunk in range(p.n_chunks):
         place, stop = places_of_chunk(p, k, chunk)
         run, _ = runs_of_chunk(p, k, place, stop)
@@ -204,8 +205,14 @@ def _unsort_along(p, core):
             block = block_at(p.runs, k, place, stop, run)
             run, along = block.run, shift(p.ordered, 2 * p.n_ordered + place * K)
             for j in range(K):
-                for i in range(block.count):
-                    to[j * (p.m + 1) + block.samples[i]] = along[j * block.count + i]
+                row, numbers = shift(to, j * (p.m + 1)), shift(along, j * block.count)
+                if in_order:
+                    here = shift(row, place)
+                    for i in range(min(block.count, p.m - place)):
+                        here[i] = numbers[i]
+                else:
+                    for i in range(block.count):
+                        row[block.samples[i]] = numbers[i]
             place += block.count
 
 

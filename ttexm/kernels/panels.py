@@ -190,38 +190,94 @@ def row_products(typing, a, a_row, b, b_row, n_columns, groups, out):
     return numba.types.void(a, INTP, a, INTP, INTP, INTP, a), codegen
 
 
+# -- several outputs -------------------------------------------------------------------------------
+
+# Rows of several outputs are panels, one output after the other: element (j, g, l, i) for output j,
+# group g, column l and row i of the group.
+
+
+@intrinsic
+def products_by_output(typing, rows, panels, n_outputs, n_columns, groups, out):
+    """out[j, i] = sum_l rows[i, l] panels[j, l, i], for rows of n_columns numbers."""
+
+    def codegen(context, builder, signature, args):
+        rows, panels, n_outputs, n_columns, groups, out = args
+        emit = _Rows(context, builder, signature.args[0].dtype, LANES)
+        zero = ir.Constant(emit.vector, [0.0] * LANES)
+        with emit.repeat(groups) as group:
+            starts = emit.row_starts(group, n_columns)
+            with emit.repeat(builder.sdiv(n_columns, emit.constant(LANES))) as number:
+                first = emit.times(number, LANES)
+                columns = emit.transpose_group(
+                    [emit.load(rows, emit.add(start, first)) for start in starts]
+                )
+                is_first = builder.icmp_signed("==", number, emit.constant(0))
+                with emit.repeat(n_outputs) as j:
+                    at = emit.add(builder.mul(j, groups), group)
+                    here = emit.times(emit.add(builder.mul(at, n_columns), first), LANES)
+                    there = emit.times(at, LANES)
+                    sums = [builder.select(is_first, zero, emit.load(out, there)), zero]
+                    for c, column in enumerate(columns):
+                        panel = emit.load(panels, emit.shift(here, c * LANES))
+                        sums[c % 2] = emit.fma(column, panel, sums[c % 2])
+                    emit.store(builder.fadd(*sums), out, there)
+        return context.get_dummy_value()
+
+    return numba.types.void(rows, rows, INTP, INTP, INTP, rows), codegen
+
+
+@intrinsic
+def sum_over_outputs(typing, panels, w, n_outputs, n_columns, groups, out):
+    """out[i, l] = sum_j w[j, i] panels[j, l, i]: the transpose of `products_by_output`."""
+
+    def codegen(context, builder, signature, args):
+        panels, w, n_outputs, n_columns, groups, out = args
+        emit = _Rows(context, builder, signature.args[0].dtype, LANES)
+        with emit.repeat(groups) as group:
+            starts = emit.row_starts(group, n_columns)
+            with emit.repeat(builder.sdiv(n_columns, emit.constant(LANES))) as number:
+                first = emit.times(number, LANES)
+
+                def step(j, sums):
+                    at = emit.add(builder.mul(j, groups), group)
+                    here = emit.times(emit.add(builder.mul(at, n_columns), first), LANES)
+                    weight = emit.load(w, emit.times(at, LANES))
+                    return [
+                        emit.fma(weight, emit.load(panels, emit.shift(here, c * LANES)), total)
+                        for c, total in enumerate(sums)
+                    ]
+
+                sums = emit.loop(n_outputs, 1, LANES, step)
+                for start, row in zip(starts, emit.transpose_group(sums), strict=True):
+                    emit.store(row, out, emit.add(start, first))
+        return context.get_dummy_value()
+
+    return numba.types.void(panels, panels, INTP, INTP, INTP, panels), codegen
+
+
 # -- weights ---------------------------------------------------------------------------------------
 
 
-def _weighing(is_added):
-    @intrinsic
-    def weigh(typing, rows, rows_row, w, n_columns, groups, out):
-        def codegen(context, builder, signature, args):
-            rows, rows_row, w, n_columns, groups, out = args
+@intrinsic
+def weigh_rows(typing, rows, rows_row, w, n_columns, groups, out):
+    """out[i] = w[i] rows[i]: rows of n_columns numbers, rows_row apart."""
 
-            def column(emit, j):
-                with emit.repeat(groups) as group:
-                    starts = emit.row_starts(group, rows_row)
-                    there = emit.row_starts(group, n_columns)
-                    for i, (start, end) in enumerate(zip(starts, there, strict=True)):
-                        weight = emit.broadcast(w, emit.shift(emit.times(group, LANES), i))
-                        row, here = emit.load(rows, emit.add(start, j)), emit.add(end, j)
-                        if is_added:
-                            result = emit.fma(weight, row, emit.load(out, here))
-                        else:
-                            result = builder.fmul(weight, row)
-                        emit.store(result, out, here)
+    def codegen(context, builder, signature, args):
+        rows, rows_row, w, n_columns, groups, out = args
 
-            _over_columns(context, builder, signature.args[0].dtype, n_columns, column)
-            return context.get_dummy_value()
+        def column(emit, j):
+            with emit.repeat(groups) as group:
+                starts = emit.row_starts(group, rows_row)
+                there = emit.row_starts(group, n_columns)
+                for i, (start, end) in enumerate(zip(starts, there, strict=True)):
+                    weight = emit.broadcast(w, emit.shift(emit.times(group, LANES), i))
+                    row = emit.load(rows, emit.add(start, j))
+                    emit.store(builder.fmul(weight, row), out, emit.add(end, j))
 
-        return numba.types.void(rows, INTP, rows, INTP, INTP, rows), codegen
+        _over_columns(context, builder, signature.args[0].dtype, n_columns, column)
+        return context.get_dummy_value()
 
-    return weigh
-
-
-weigh_rows = _weighing(is_added=False)  # out[i] = w[i] rows[i], rows of n_columns, rows_row apart
-add_weighted_rows = _weighing(is_added=True)  # out[i] += w[i] rows[i]
+    return numba.types.void(rows, INTP, rows, INTP, INTP, rows), codegen
 
 
 @intrinsic
