@@ -116,8 +116,8 @@ def test_every_product_up_to_the_order_is_tested(n_functions, q):
     products = _Products.up_to(q, owner, len(n_functions), np.inf)
     tested = Counter(
         tuple(sorted(products.functions(a) + products.functions(b)))
-        for left, right in products.pairs()
-        for a, b in itertools.product(left, right)
+        for left, n_right in products.pairs()
+        for a, b in itertools.product(left, range(n_right))
     )
     wanted = {
         some
@@ -165,6 +165,26 @@ def test_screening_adds_what_is_there(seed):
     found = screen(data, data.additive(LINEAR, 1e-2), 1e-2 * len(y), max_order=4)
     index = tuple(int(k in (1, 4, 7)) for k in range(8))
     assert_allclose(found[index], 1, atol=0.1)
+
+
+@pytest.mark.parametrize(
+    ("z_scores", "n_passes"),
+    [([30, 20, 5, 4], 3), ([30, 5, 20], 2), ([5, 5, 5], 4), ([30], 2), ([], 1), ([9] * 20, 8)],
+)  # fmt: skip
+def test_passes_end_where_little_more_is_found(z_scores, n_passes, monkeypatch):
+    x = np.random.default_rng(0).choice([-1.0, 1.0], (500, 24))
+    passes = []
+
+    def find_terms(self, residual):
+        passes.append(residual)
+        j = 2 * len(passes) - 2
+        return [Term(((j, 1), (j + 1, 1)), 1.0, z) for z in z_scores[j // 2 : j // 2 + 1]]
+
+    monkeypatch.setattr(Screening, "find_terms", find_terms)
+    plan = replace(PLAN.screening, n_passes=8, least_share=0.1)
+    data = data_of(x, x[:, 0] * x[:, 1])
+    screen(data, data.additive(LINEAR, 1e-2), 1.0, max_order=2, plan=plan)
+    assert len(passes) == n_passes
 
 
 def test_screening_adds_nothing_to_noise():

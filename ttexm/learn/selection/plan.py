@@ -19,6 +19,9 @@ class ScreeningPlan:
         The same for products times rows.
     n_passes : int
         Passes over all products, at most.
+    least_share : float
+        No further pass is made if the products that a pass finds have less than this share of the
+        sum of squared z-scores of all that were found: the noise would be hardly lower.
     most_terms : int
         Products that are fitted together.
     numbers_at_once : int
@@ -40,6 +43,7 @@ class ScreeningPlan:
     most_products: int = 2**22
     most_work: float = 1e11
     n_passes: int = 8
+    least_share: float = 0.1
     most_terms: int = 500
     numbers_at_once: int = 2**21
     most_rows: int = 30_000

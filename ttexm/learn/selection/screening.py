@@ -73,6 +73,8 @@ def screen(
         products = screening.values(terms)
         coefficients = fit_linear(products, objective.with_offset(before))
         f = before + products @ coefficients
+        if _squares(new) < plan.least_share * _squares(terms):
+            break
     if not terms:
         return None
     found = (W + screening.tensor(terms, coefficients)).round(eps=plan.rounding)
@@ -87,6 +89,11 @@ class Term:
     slots: tuple[tuple[int, int], ...]
     coefficient: float
     z_score: float
+
+
+def _squares(terms):
+    """About how much of the noise of all products is due to some terms."""
+    return sum(term.z_score**2 for term in terms)
 
 
 class Screening:
@@ -169,8 +176,8 @@ class Screening:
         # The variance of each entry is computed only for rows and columns that are left.
         places = [np.nonzero(np.abs(M) > limit * deviation) for M in correlations]
         kept = [
-            (left[np.unique(i)], right[np.unique(j)])
-            for (left, right), (i, j) in zip(pairs, places, strict=True)
+            (left[np.unique(i)], np.unique(j))
+            for (left, _), (i, j) in zip(pairs, places, strict=True)
         ]
         variances = self._vary(squares.astype(np.float32), kept)
         found = {}
@@ -186,15 +193,15 @@ class Screening:
         return self.strongest(list(found.values()))
 
     def _correlate(self, g, pairs):
-        """Return ``sum_s g_s A_s B_s`` for the products A and B of each pair of lists."""
+        """Return ``sum_s g_s A_s B_s`` for the products A and B of each of ``_Products.pairs``."""
         products, m = self._products, len(g)
-        out = [np.zeros((len(left), len(right)), np.float32) for left, right in pairs]
+        out = [np.zeros((len(left), n_right), np.float32) for left, n_right in pairs]
         step = max(1, min(m, self.plan.numbers_at_once // len(products)))
         for start in range(0, m, step):
             part = slice(start, min(start + step, m))
             values = products.values(self.functions[:, part])
-            for M, (left, right) in zip(out, pairs, strict=True):
-                M += (values[left] * g[part]) @ values[right].T
+            for M, (left, n_right) in zip(out, pairs, strict=True):
+                M += (values[left] * g[part]) @ values[:n_right].T
         return out
 
     def _vary(self, squares, pairs):
@@ -271,7 +278,7 @@ class _Products:
         self.first, self.rest = first, rest
         self.ends = ends  # products of columns from k on are those before ends[k]
         self._left = [np.flatnonzero(last == k) for k in range(len(ends) - 1)]
-        self.n_pairs = sum(len(left) * len(right) for left, right in self.pairs())
+        self.n_pairs = sum(len(left) * n_right for left, n_right in self.pairs())
 
     @classmethod
     def up_to(cls, q: int, owner: np.ndarray, d: int, limit: float) -> "_Products | None":
@@ -296,10 +303,12 @@ class _Products:
     def __len__(self):
         return len(self.first)
 
-    def pairs(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """Return for each column the products that end there, and those after it."""
-        rights = [np.arange(end) for end in self.ends[1:]]
-        return list(zip(self._left, rights, strict=True))
+    def pairs(self) -> list[tuple[np.ndarray, int]]:
+        """Return for each column the products that end there, and how many come after it.
+
+        Those after it are the first ones in the list of all.
+        """
+        return list(zip(self._left, self.ends[1:].tolist(), strict=True))
 
     def functions(self, i: int) -> tuple[int, ...]:
         """Return the functions of a product."""
