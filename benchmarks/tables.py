@@ -2,10 +2,11 @@
 
 ``python -m benchmarks.tables``; data as in `benchmarks.accuracy`. ``--only concrete car`` for some
 tables, ``--learners ttexm linear`` for some learners, ``--splits 5`` for more splits, ``--first
-100`` for other ones. ``--small`` is for small tables alone: those of up to 569 rows, and the others
-cut to 400 rows, with ten splits. ``--costs`` measures what several classes and a second thread cost
-and save. Each table and learner replaces its own part of the file of results, and the summary is of
-all that the file has.
+100`` for other ones. ``--others development`` and ``--others confirmation`` are other tables, which
+come with packages, see `other_problems`. ``--small`` is for small tables alone: those of up to 569
+rows, and the others cut to 400 rows, with ten splits. ``--costs`` measures what several classes and
+a second thread cost and save. Each table and learner replaces its own part of the file of results,
+and the summary is of all that the file has.
 
 All learners have their defaults, and take categories as each does best. A table that has no test
 rows of its own is split into 75 % and 25 %, by class where there are classes, once per seed. A fit
@@ -21,172 +22,33 @@ import gc  # noqa: E402
 import json  # noqa: E402
 import time  # noqa: E402
 import warnings  # noqa: E402
-from collections.abc import Callable  # noqa: E402
-from dataclasses import dataclass  # noqa: E402
-from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 
 import numpy as np  # noqa: E402
 import pandas as pd  # noqa: E402
-from sklearn import datasets as sk_datasets  # noqa: E402
 from sklearn.compose import ColumnTransformer  # noqa: E402
-from sklearn.ensemble import (  # noqa: E402
-    HistGradientBoostingRegressor,
-)
+from sklearn.ensemble import HistGradientBoostingRegressor  # noqa: E402
 from sklearn.impute import SimpleImputer  # noqa: E402
 from sklearn.linear_model import LogisticRegression, RidgeCV  # noqa: E402
-from sklearn.metrics import log_loss, r2_score  # noqa: E402
-from sklearn.model_selection import train_test_split  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: E402
 from threadpoolctl import threadpool_limits  # noqa: E402
 
 import ttexm  # noqa: E402
-from ttexm import ExMClassifier, ExMRegressor, datasets  # noqa: E402
+from ttexm import ExMClassifier, ExMRegressor  # noqa: E402
 from ttexm.features import Polynomial  # noqa: E402
 
 from . import classifiers, rivals  # noqa: E402
+from .other_problems import CONFIRMATION, DEVELOPMENT  # noqa: E402
 from .peers_ml import at_most  # noqa: E402
+from .problems import PROBLEMS, SMALL, SMALL_ALREADY  # noqa: E402
 from .timing import Table, describe_machine  # noqa: E402
 
-RESULTS = Path(__file__).parent / "results" / "tables.json"
-FRIEDMAN_ROWS = 4000
+RESULTS = Path(__file__).parent / "results"
+OTHERS = {"development": DEVELOPMENT, "confirmation": CONFIRMATION}
 SPLITS = 3
 SMALL_ROWS, SMALL_SPLITS = 400, 10
 TIE_R2, TIE_LOSS = 0.003, 0.01  # two R2, or the ratio of two log-losses, that are level
-
-
-# -- tables ------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class Problem:
-    """A table with its target, and what is measured on it.
-
-    Parameters
-    ----------
-    X : DataFrame
-    y : array
-    is_regression : bool
-    divide : callable, optional
-        Returns the rows to train on and those to test on, for a seed.
-    n_splits : int, optional
-        How many ways there are to do so.
-    """
-
-    X: pd.DataFrame
-    y: np.ndarray
-    is_regression: bool
-    divide: Callable | None = None
-    n_splits: int | None = None
-
-    def split(self, seed):
-        """Rows to train on and to test on: X, y, X_test, y_test."""
-        if self.divide is not None:
-            train, test = self.divide(seed)
-        else:
-            classes = None if self.is_regression else self.y
-            rows = np.arange(len(self.y))
-            train, test = train_test_split(
-                rows, test_size=0.25, random_state=seed, stratify=classes
-            )
-        return self.X.iloc[train], self.y[train], self.X.iloc[test], self.y[test]
-
-    def cut(self, n_rows, seed):
-        """Return so many rows, by class where there are classes."""
-        classes = None if self.is_regression else self.y
-        rows, _ = train_test_split(
-            np.arange(len(self.y)), train_size=n_rows, random_state=seed, stratify=classes
-        )
-        return Problem(self.X.iloc[rows], self.y[rows], self.is_regression)
-
-    def score(self, model, X, y):
-        """R2, or the log-loss."""
-        if self.is_regression:
-            return r2_score(y, model.predict(X))
-        return log_loss(y, model.predict_proba(X), labels=np.unique(self.y))
-
-
-def stored(name):
-    """A table of ``tables/``."""
-    folder = Path(classifiers.find_data()) / "tables"
-    about = json.loads((folder / "tables.json").read_text())[name]
-    text = dict.fromkeys(about["categorical"], str)
-    frame = pd.read_csv(folder / f"{name}.csv", dtype=text, keep_default_na=True)
-    for column in about["categorical"]:
-        frame[column] = frame[column].astype("category")
-    y = frame.pop("target").to_numpy()
-    is_regression = about["task"] == "regression"
-    if about["split"] is None:
-        return Problem(frame, y, is_regression)
-    return with_test_rows(frame, y, is_regression, frame.pop(about["split"]).to_numpy() > 0)
-
-
-def with_test_rows(X, y, is_regression, is_test):
-    """A problem that has test rows of its own."""
-    rows = np.flatnonzero(~is_test), np.flatnonzero(is_test)
-    return Problem(X, y, is_regression, lambda seed: rows, 1)
-
-
-def friedman(number):
-    make = getattr(sk_datasets, f"make_friedman{number}")
-    noise = {1: 1.0, 2: 100.0, 3: 0.1}[number]
-    X, y = make(FRIEDMAN_ROWS, noise=noise, random_state=0)
-    return Problem(named(X), y, True)
-
-
-def of_scikit_learn(load, is_regression=False):
-    X, y = load(return_X_y=True)
-    return Problem(named(X), y, is_regression)
-
-
-def named(X):
-    return pd.DataFrame(X, columns=[f"x{k}" for k in range(X.shape[1])])
-
-
-def of_ttexm(load):
-    X, y = load(return_X_y=True, as_frame=True)
-    return Problem(X, np.asarray(y) > 0, False)
-
-
-def movielens():
-    X, y = datasets.load_movielens100k(return_X_y=True, as_frame=True)
-    y = np.asarray(y)
-    return Problem(X, y, False, lambda seed: datasets.movielens_split(y, seed))
-
-
-def synthetic():
-    """The paper's 30 columns of -1 and 1, and the sign of a sum of 20 products of six."""
-    X, _, labels, X_test, signs = classifiers.interactions(100, n_train=30_000)
-    is_test = np.arange(len(X) + len(X_test)) >= len(X)
-    X, y = named(np.vstack([X, X_test])), np.append(labels, signs)
-    return with_test_rows(X, y, False, is_test)
-
-
-PROBLEMS = {
-    "concrete": partial(stored, "concrete"),
-    "wine_white": partial(stored, "wine_white"),
-    "california": partial(stored, "california"),
-    "friedman1": partial(friedman, 1),
-    "friedman2": partial(friedman, 2),
-    "friedman3": partial(friedman, 3),
-    "diabetes": partial(of_scikit_learn, sk_datasets.load_diabetes, True),
-    "phoneme": partial(stored, "phoneme"),
-    "adult": partial(stored, "adult"),
-    "german": partial(stored, "german"),
-    "kr_vs_kp": partial(stored, "kr_vs_kp"),
-    "car": partial(of_ttexm, datasets.load_car),
-    "hiv": partial(of_ttexm, datasets.load_hiv1_protease),
-    "breast_cancer": partial(of_scikit_learn, sk_datasets.load_breast_cancer),
-    "digits": partial(of_scikit_learn, sk_datasets.load_digits),
-    "movielens": movielens,
-    "synthetic": synthetic,
-}
-SMALL = (
-    "concrete", "wine_white", "california", "friedman1", "friedman2", "friedman3", "phoneme",
-    "adult", "german", "kr_vs_kp", "car", "hiv",
-)  # fmt: skip
-SMALL_ALREADY = ("diabetes", "breast_cancer")  # 442 and 569 rows
 
 
 # -- learners ----------------------------------------------------------------------------------
@@ -422,43 +284,53 @@ def gain_of_threads(rounds=3):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--only", nargs="+", choices=PROBLEMS)
+    names = [*PROBLEMS, *DEVELOPMENT, *CONFIRMATION]
+    parser.add_argument("--only", nargs="+", choices=names, metavar="TABLE")
     parser.add_argument("--learners", nargs="+", choices=LEARNERS, default=list(LEARNERS))
-    parser.add_argument("--small", action="store_true", help="tables of 400 rows, 10 splits")
-    parser.add_argument("--costs", action="store_true", help="of classes and threads alone")
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument("--others", choices=OTHERS, help="other tables, from packages")
+    which.add_argument("--small", action="store_true", help="tables of 400 rows, 10 splits")
+    which.add_argument("--costs", action="store_true", help="of classes and threads alone")
     parser.add_argument("--splits", type=int)
     parser.add_argument("--first", type=int, default=0, help="seed of the first split")
     parser.add_argument("--seconds", type=int, default=300, help="that a fit may take")
     parser.add_argument("--results", type=Path)
     arguments = parser.parse_args()
-    is_small = arguments.small
-    path = arguments.results or RESULTS.with_stem("small_tables" if is_small else "tables")
     classifiers.find_data()
     warnings.filterwarnings("ignore")
-    rival_modules = [LEARNERS[name][1] for name in arguments.learners]
-    failed = rivals.install([module for module in rival_modules if module])
+    needed = [LEARNERS[name][1] for name in arguments.learners]
+    needed += rivals.TABLES if arguments.others else ()
+    failed = rivals.install([module for module in needed if module])
     machine = describe_machine("scikit-learn", "lightgbm", "catboost", "interpret")
     print(*(f"{name} {value}" for name, value in machine.items()), sep=" | ")
     ttexm.set_num_threads(1)
-    results = json.loads(path.read_text()) if path.exists() else {}
     with threadpool_limits(1):
         warm_up()
         if arguments.costs:
             cost_of_classes()
             gain_of_threads()
-            return
-        names = [*SMALL_ALREADY, *SMALL] if is_small else list(PROBLEMS)
-        for name in arguments.only or names:
-            problem = PROBLEMS[name]()
-            most = problem.n_splits or 100 if not is_small else 100
-            n_splits = min(arguments.splits or (SMALL_SPLITS if is_small else SPLITS), most)
-            seeds = range(arguments.first, arguments.first + n_splits)
-            is_cut = is_small and name not in SMALL_ALREADY
-            problems = [(s, problem.cut(SMALL_ROWS, s) if is_cut else problem) for s in seeds]
-            found = compare(name, problems, arguments.learners, failed, arguments.seconds)
-            results.setdefault(name, {}).update(found)
-            path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(results, indent=1, default=float))
+        else:
+            compare_all(arguments, failed)
+
+
+def compare_all(arguments, failed):
+    """Measure learners on the chosen tables, one after the other, and sum all results up."""
+    is_small, problems = arguments.small, OTHERS.get(arguments.others, PROBLEMS)
+    names = [*SMALL_ALREADY, *SMALL] if is_small else list(problems)
+    stem = "small_tables" if is_small else arguments.others or "tables"
+    path = arguments.results or RESULTS / f"{stem}.json"
+    results = json.loads(path.read_text()) if path.exists() else {}
+    for name in arguments.only or names:
+        problem = problems[name]()
+        most = problem.n_splits or 100 if not is_small else 100
+        n_splits = min(arguments.splits or (SMALL_SPLITS if is_small else SPLITS), most)
+        seeds = range(arguments.first, arguments.first + n_splits)
+        is_cut = is_small and name not in SMALL_ALREADY
+        splits = [(s, problem.cut(SMALL_ROWS, s) if is_cut else problem) for s in seeds]
+        found = compare(name, splits, arguments.learners, failed, arguments.seconds)
+        results.setdefault(name, {}).update(found)
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(results, indent=1, default=float))
     (summarize_small if is_small else summarize)(results)
 
 
