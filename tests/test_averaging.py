@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from strategies import seeds
 
-from ttexm.learn.bases import LINEAR, ROUGH, SMOOTH
+from ttexm.learn.bases import FEW, LINEAR, ROUGH, SMOOTH
 from ttexm.learn.losses import Logistic, Poisson, Softmax, Squared
 from ttexm.learn.selection.averaging import average_weights, best_of_levels, paired_difference
 from ttexm.learn.selection.candidate import Candidate
@@ -69,6 +69,22 @@ def test_levels_within_some_standard_errors_take_part(as_good):
     for n_errors, takes_part in [(as_good - 0.1, True), (as_good + 0.1, False)]:
         other = judged(5 + 10 * noise + n_errors / 20 + difference, ROUGH)
         assert best_of_levels([other, best], plan) == ([best, other] if takes_part else [best])
+
+
+@pytest.mark.parametrize(
+    ("ranks", "chosen"),
+    [([64, 4, 4], [64]), ([32, 16, 16], [32, 16, 16]), ([32, 48, 16, 4], [32, 16, 4]),
+     ([16, 64, 0], [16, 0]), ([64, 0, 8], [64, 0]), ([80, 0], [80, 0])],
+)  # fmt: skip
+def test_ranks_of_members_add_up_to_so_much_at_most(ranks, chosen):
+    """The better candidates come first; additive models cost nothing."""
+    bases, noise = [LINEAR, ROUGH, SMOOTH, FEW], np.random.default_rng(0).standard_normal((4, 60))
+    candidates = [
+        judged(0.01 * j + noise[j] - noise[j].mean(), bases[j], rank)
+        for j, rank in enumerate(ranks)
+    ]
+    members = best_of_levels(candidates[::-1], replace(PLAN, most_rank=64))
+    assert [member.rank for member in members] == chosen
 
 
 def test_a_level_that_is_worse_by_little_but_surely_does_not_take_part():

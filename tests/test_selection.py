@@ -302,6 +302,24 @@ def test_the_three_best_places_are_judged_and_the_best_of_each_basis_that_is_nea
     assert not judged(script, FEW)
 
 
+@pytest.mark.parametrize(("n_errors", "is_judged"), [(0.9, True), (1.1, False)])
+def test_a_basis_that_is_worse_by_chance_is_judged(n_errors, is_judged):
+    """It is far behind, but the losses of the rows vary so much that this says little."""
+    deviation = 1.0
+
+    def loss(candidate):
+        if candidate.is_additive:
+            return 2.0 + away(candidate.ridge, 10.0)
+        error = deviation * NOISE[0].std() / ROWS**0.5
+        return 1.0 + n_errors * error * (candidate.basis == SMOOTH) + 9 * (candidate.basis == FEW)
+
+    noise = {SMOOTH: deviation}
+    script = Script(loss, noise=lambda c: noise.get(c.basis, 0.0))
+    search(script, has_curves=True, n_rows=4000)
+    assert loss(Candidate(SMOOTH, 1.0, rank=1)) > 1 + PLAN.near
+    assert bool(judged(script, SMOOTH)) == is_judged
+
+
 @pytest.mark.parametrize(("best", "tried"), [
     (2, [8, 4, 2]), (4, [8, 4, 2]), (8, [8, 4]), (16, [8, 4, 32]), (32, [8, 4, 32, 64]),
     (64, [8, 4, 32, 64]),

@@ -11,20 +11,27 @@ from .plan import PLAN, SearchPlan
 def best_of_levels(candidates: list[Candidate], plan: SearchPlan = PLAN) -> list[Candidate]:
     """Return the best candidate of each level that is not clearly worse than the best of all.
 
-    It must be within the plan's number of standard errors of the paired difference of the losses.
-    All candidates were tried on the same folds. The best of all is first.
+    It must be within the plan's number of standard errors, see `is_within`. Where ranks add up to
+    more than the plan allows, the worse ones are left out. All candidates were tried on the same
+    folds. The best of all is first.
     """
     levels: dict[tuple, Candidate] = {}
     for candidate in candidates:
         known = levels.get(candidate.level)
         if known is None or candidate.score < known.score:
             levels[candidate.level] = candidate
-    best = min(levels.values(), key=lambda candidate: candidate.score)
-    others = [c for c in levels.values() if c is not best and _is_as_good(c, best, plan.as_good)]
-    return [best, *others]
+    best, *others = sorted(levels.values(), key=lambda candidate: candidate.score)
+    members, rank = [best], best.rank
+    for candidate in others:
+        fits = candidate.rank == 0 or rank + candidate.rank <= plan.most_rank
+        if fits and is_within(candidate, best, plan.as_good):
+            members.append(candidate)
+            rank += candidate.rank
+    return members
 
 
-def _is_as_good(candidate, best, n_errors):
+def is_within(candidate: Candidate, best: Candidate, n_errors: float) -> bool:
+    """Return whether a loss is larger by at most some standard errors of the paired difference."""
     mean, error = paired_difference(candidate, best)
     return mean <= n_errors * error
 

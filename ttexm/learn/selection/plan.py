@@ -119,8 +119,9 @@ class SearchPlan:
         Rank of the first candidates that are judged.
     n_judged : int
         How many candidates of the best basis are judged.
-    near : float
-        Candidates that are worse than the best one by more than this share are not judged.
+    near, near_errors : float
+        Candidates that are worse than the best one by more than this share, and by more than so
+        many standard errors, are not judged.
     judged_gain : float
         Share by which a step to a lower rank, another order scale or another penalty has to be
         better, and
@@ -148,7 +149,7 @@ class SearchPlan:
     n_starts : int
         A model with interactions is an average of so many fits, from different random starts, but
     most_rank : int
-        their ranks do not add up to more than this.
+        their ranks do not add up to more than this. Nor do those of all members of an average.
     rows_side_by_side : int
         Up to so many rows, threads share the fits of an average. Larger fits are made in turn, each
         on all threads, for the sake of memory.
@@ -206,6 +207,7 @@ class SearchPlan:
     judging_rank: int = 16
     n_judged: int = 3
     near: float = 0.03
+    near_errors: float = 1.0
     judged_gain: float = 2e-3
     rank_gain: float = 3e-3
     most_judged: int = 10

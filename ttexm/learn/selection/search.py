@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import progress
 from ..bases import FEW, LINEAR, ROUGH, SEARCHED, SMOOTH, Basis
-from .averaging import average_weights, best_of_levels
+from .averaging import average_weights, best_of_levels, is_within
 from .candidate import Candidate, Request
 from .grid import NOTHING, Given, Grid
 from .plan import PLAN, SearchPlan
@@ -230,7 +230,11 @@ class Search:
         explored = sorted(explored, key=lambda found: found[0].score)
         lowest = explored[0][0]
         chosen = [*explored[0][: plan.n_judged], *(found[0] for found in explored[1:])]
-        chosen = [c for c in chosen if not is_better(lowest, c, plan.near)]
+        chosen = [
+            c
+            for c in chosen
+            if not is_better(lowest, c, plan.near) or is_within(c, lowest, plan.near_errors)
+        ]
         starts = [(*self.grid.nearest(c), rank) for c in chosen]
         judged = self._try_all(
             [self._judged(c.basis, *place) for c, place in zip(chosen, starts, strict=True)]
