@@ -5,7 +5,7 @@ import hypothesis
 import pytest
 from devices import IS_SIMULATED, SIMULATOR, StandIn
 
-from ttexm.kernels import backend
+from ttexm.kernels import backend, schedule
 
 DATA = Path(__file__).parents[2] / "shared" / "data"
 if DATA.is_dir():
@@ -47,3 +47,11 @@ def stand_in(monkeypatch):
     backend.register("cuda", lambda: device)
     yield device
     backend.register("cuda", backend.load_cuda)
+
+
+@pytest.fixture
+def threads():
+    """Sets the number of threads, for one test."""
+    before = schedule.get_num_threads()
+    yield schedule.set_num_threads
+    schedule.set_num_threads(before)

@@ -9,7 +9,7 @@ from problems import data_of, data_with_curves
 from sklearn.exceptions import ConvergenceWarning
 
 from ttexm import ExMClassifier, ExMRegressor, TTTensor
-from ttexm.kernels import schedule
+from ttexm.kernels import core_sweep, schedule
 from ttexm.learn import fitting
 from ttexm.learn.bases import ALL_FUNCTIONS, LINEAR, ROUGH, SMOOTH
 from ttexm.learn.data import Data
@@ -31,14 +31,6 @@ MEMBERS = [(0.5, CURVED), (0.3, SMOOTHER), (0.2, ADDITIVE)]
 
 
 @pytest.fixture
-def threads():
-    """Sets the number of threads, for one test."""
-    before = schedule.get_num_threads()
-    yield schedule.set_num_threads
-    schedule.set_num_threads(before)
-
-
-@pytest.fixture
 def averaged(monkeypatch):
     """The arguments of the last call of `_average`: data, parts (weight, member, W), plan."""
     last, average = [], fitting._average
@@ -53,7 +45,7 @@ def averaged(monkeypatch):
 
 def fit_members(monkeypatch, data, members, plan=PLAN, **options):
     """Fit members of given weights, without a search."""
-    monkeypatch.setattr(fitting, "_choose", lambda *_: (members, []))
+    monkeypatch.setattr(fitting, "_choose", lambda *_: fitting.Chosen(members))
     options = FitOptions(plan=plan, **options)
     return fitting.fit(data, options, np.random.default_rng(0))
 
@@ -215,10 +207,14 @@ def test_an_estimator_predicts_the_average(averaged, make):
     assert change <= plan.rounding_cost * weighted_norm(f, data)
 
 
-@pytest.mark.parametrize("rows_side_by_side", [0, 10**6])
-def test_a_fit_has_the_same_bits_for_any_number_of_threads(threads, rows_side_by_side):
+@pytest.mark.parametrize(("rows_side_by_side", "n_chunks"), [(0, 1), (10**6, 1), (10**6, 5)])
+def test_a_fit_has_the_same_bits_for_any_number_of_threads(
+    threads, monkeypatch, rows_side_by_side, n_chunks
+):
     """Folds, candidates, starts and chunks of rows are shared by threads, whichever there are."""
     data, found = data_with_curves(Logistic()), []
+    monkeypatch.setattr(core_sweep, "SAMPLES_PER_CHUNK", len(data) // n_chunks)
+    monkeypatch.setattr(schedule, "PARALLEL_FLOPS", 0)
     plan = replace(
         PLAN, rows_side_by_side=rows_side_by_side, exploring_rows=(0, 0), judging_rows=(0, 0)
     )

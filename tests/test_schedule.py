@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from pathlib import Path
 
 import numpy as np
@@ -95,11 +96,8 @@ def test_scratch_of_many_megabytes_is_not_kept(monkeypatch):
 
 
 @pytest.fixture
-def two_threads():
-    before = schedule.get_num_threads()
-    schedule.set_num_threads(2)
-    yield
-    schedule.set_num_threads(before)
+def two_threads(threads):
+    threads(2)
 
 
 def test_an_error_in_a_thread_reaches_the_caller(two_threads):
@@ -109,6 +107,40 @@ def test_an_error_in_a_thread_reaches_the_caller(two_threads):
 
     with pytest.raises(RuntimeError, match="from the other thread"):
         schedule.run(task, 10, flops=1e9)
+
+
+@pytest.mark.parametrize(
+    ("n_threads", "n_tasks", "n_shares", "n_in_turn"),
+    [(2, 4, 9, 0), (2, 3, 9, 1), (2, 3, 1, 0), (2, 1, 1, 1), (4, 6, 4, 2), (4, 6, 2, 0),
+     (8, 3, 6, 3), (8, 3, 2, 0), (1, 3, 9, 0), (2, 0, 1, 0)],
+)  # fmt: skip
+def test_tasks_that_are_left_over_are_done_in_turn_by_all_threads(
+    monkeypatch, n_threads, n_tasks, n_shares, n_in_turn
+):
+    monkeypatch.setattr(schedule, "_n_threads", n_threads)
+
+    def task(j):
+        return lambda: (j, schedule.useful_threads(99, np.inf))
+
+    found = schedule.run_side_by_side([task(j) for j in range(n_tasks)], n_shares)
+    assert [j for j, _ in found] == list(range(n_tasks))
+    n_beside = n_tasks - n_in_turn
+    assert [n for _, n in found] == [1] * n_beside + [n_threads] * n_in_turn
+
+
+def test_the_result_is_that_of_the_caller_and_helpers_end_before_it(two_threads):
+    is_over, ended = threading.Event(), []
+
+    def help_out():
+        is_over.wait(60)
+        ended.append(True)
+
+    def work():
+        time.sleep(0.05)  # so that the helper has begun
+        return "done"
+
+    assert schedule.run_with_helpers(work, help_out, is_over.set, 2) == "done"
+    assert ended == [True]
 
 
 def test_set_num_threads_checks_its_argument():

@@ -1,5 +1,9 @@
 """Sweeps: each is Newton's method at one core after the other, as written out densely."""
 
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
 import naive
 import numpy as np
 import pytest
@@ -125,7 +129,6 @@ def test_a_sweep_is_a_newton_step_at_each_core(given_problem, is_cut):
     cores = W.to_cores()
     with pytest.MonkeyPatch.context() as patch:
         if is_cut:  # into more chunks than there are groups of samples
-            patch.setattr(core_sweep, "FEW_SAMPLES", 3)
             patch.setattr(core_sweep, "SAMPLES_PER_CHUNK", 2)
         run = Sweeps(settings=EXACT).start(W, batch, objective)
     assert isinstance(run, CompiledSweep)
@@ -274,13 +277,6 @@ def sparse_levels(rng, m):
     )
 
 
-@pytest.fixture
-def threads():
-    before = schedule.get_num_threads()
-    yield schedule.set_num_threads
-    schedule.set_num_threads(before)
-
-
 @pytest.mark.cpu
 @pytest.mark.parametrize("make", [batch_of, sparse_levels])
 @pytest.mark.parametrize("loss", [Squared(), Softmax()], ids=repr)
@@ -306,13 +302,71 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch, threads, ma
 def test_results_hardly_depend_on_the_chunks(monkeypatch, make, loss):
     W, batch, objective = problem(loss, m=9000, make=make)
     runs = [Sweeps().start(W, batch, objective)]
-    monkeypatch.setattr(core_sweep, "FEW_SAMPLES", 10_000)
+    assert core_sweep.count_chunks(9000) > 1
+    monkeypatch.setattr(core_sweep, "SAMPLES_PER_CHUNK", 10_000)
     runs.append(Sweeps().start(W, batch, objective))
     for run in runs:
         run.iterate()
         run.iterate()
     assert_allclose(runs[0].value, runs[1].value, rtol=1e-10)
     assert (runs[0].tensor() - runs[1].tensor()).norm() < 1e-7 * runs[1].tensor().norm()
+
+
+@pytest.mark.cpu
+def test_a_sweep_does_without_helpers_that_are_busy_elsewhere(monkeypatch, threads):
+    """They are claimed by another computation, which ends only after the sweep."""
+    threads(3)
+    monkeypatch.setattr(schedule, "PARALLEL_FLOPS", 0)
+    W, batch, objective = problem(Squared(), m=5000)
+    runs = [Sweeps().start(W, batch, objective) for _ in range(2)]
+    runs[0].iterate()
+    assert schedule._pool.n_workers >= 2
+    is_over = threading.Event()
+    others = [schedule._pool.submit(is_over.wait, 60) for _ in range(schedule._pool.n_workers)]
+    try:
+        runs[1].iterate()
+        assert not any(other.done() for other in others)
+    finally:
+        is_over.set()
+    assert_array_equal(*(run.tensor().scaled_train.data for run in runs))
+
+
+@pytest.mark.cpu
+def test_many_sweeps_at_once_share_the_helpers(monkeypatch, threads):
+    threads(3)
+    monkeypatch.setattr(schedule, "PARALLEL_FLOPS", 0)
+    W, batch, objective = problem(Squared(), m=5000)
+
+    def sweep(_=None):
+        run = Sweeps().start(W, batch, objective)
+        for _ in range(5):
+            run.iterate()
+        return run.tensor().scaled_train.data
+
+    expected = sweep()
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(sweep, range(12)):
+            assert_array_equal(found, expected)
+
+
+@pytest.mark.cpu
+def test_helpers_return_if_the_main_thread_fails(monkeypatch, threads):
+    threads(2)
+    monkeypatch.setattr(schedule, "PARALLEL_FLOPS", 0)
+    W, batch, objective = problem(Squared(), m=5000)
+    run = Sweeps().start(W, batch, objective)
+
+    def interrupt(self):
+        time.sleep(0.05)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(core_sweep.CoreSweep, "_go_on", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run.iterate()
+    value = run.value
+    run.iterate()
+    assert run.value < value
 
 
 class Mine(Logistic):

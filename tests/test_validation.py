@@ -7,13 +7,13 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from problems import data_of, data_with_curves
 
-import ttexm
 from ttexm import TTTensor
 from ttexm.learn.bases import FEW, LINEAR, ROUGH, SMOOTH
 from ttexm.learn.initialize import Additive
 from ttexm.learn.losses import Logistic, Softmax, Squared
 from ttexm.learn.selection import validation as module
-from ttexm.learn.selection.candidate import Candidate
+from ttexm.learn.selection.candidate import Candidate, Request
+from ttexm.learn.selection.folds import Fold
 from ttexm.learn.selection.grid import Given, possible_ranks
 from ttexm.learn.selection.plan import PLAN
 from ttexm.learn.selection.search import Search
@@ -46,7 +46,7 @@ def test_a_candidate_predicts_as_a_model_of_the_other_rows(monkeypatch, loss, ba
 
     start = Additive.start
     monkeypatch.setattr(Additive, "start", spy)
-    monkeypatch.setattr(module, "side_by_side", lambda function, items: list(map(function, items)))
+    monkeypatch.setattr(module, "side_by_side", lambda f, items, _=1: list(map(f, items)))
     validation = validation_of(data)
     candidate = validation.trained(Candidate(basis, 3.0, s, 5, 3), n_folds=2, fewest=3)
     assert (candidate.n_iter, candidate.n_folds, len(starts)) == (3, 2, 2)
@@ -73,7 +73,7 @@ def test_a_candidate_predicts_as_a_model_of_the_other_rows(monkeypatch, loss, ba
 def test_an_additive_candidate_predicts_as_one_of_the_other_rows(loss, basis):
     data = data_with_curves(loss)
     validation = validation_of(data, plan=replace(PLAN, additive_tolerance=1e-13))
-    candidate = validation.additive(basis, 3.0, n_folds=3)
+    candidate = validation.additive(Candidate(basis, 3.0), n_folds=3)
     assert (candidate.is_additive, candidate.n_folds) == (True, 3)
     for j, fold in enumerate(validation.folds[:3]):
         train = others(data, fold)
@@ -86,20 +86,35 @@ def test_an_additive_candidate_predicts_as_one_of_the_other_rows(loss, basis):
 
 
 @pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: type(loss).__name__)
-def test_threads_change_no_bits(loss):
-    before, found = ttexm.get_num_threads(), []
-    try:
-        for n_threads in (1, 2):
-            ttexm.set_num_threads(n_threads)
-            validation = validation_of(data_with_curves(loss))
-            found.append(validation.trained(Candidate(ROUGH, 3.0, 0.35, 6, 2), 4))
-            found.append(validation.additive(SMOOTH, 3.0, 4))
-    finally:
-        ttexm.set_num_threads(before)
+def test_threads_change_no_bits(threads, loss):
+    found = []
+    for n_threads in (1, 2):
+        threads(n_threads)
+        validation = validation_of(data_with_curves(loss))
+        found.append(validation.trained(Candidate(ROUGH, 3.0, 0.35, 6, 2), 4))
+        found.append(validation.additive(Candidate(SMOOTH, 3.0), 4))
     for one, other in zip(found[:2], found[2:], strict=True):
         assert one == other
         for f, g in zip(one.predictions, other.predictions, strict=True):
             assert_array_equal(f, g)
+
+
+@pytest.mark.parametrize("candidate", [Candidate(ROUGH, 3.0, 0.35, 6, 3), Candidate(SMOOTH, 3.0)])
+def test_what_is_known_of_some_folds_is_not_computed_again(monkeypatch, candidate):
+    data, fitted = data_with_curves(Logistic()), []
+    expected = validation_of(data).try_all([Request(candidate, 4, candidate.n_iter)])[0]
+    validation = validation_of(data)
+    first = validation.try_all([Request(candidate, 1, candidate.n_iter)])[0]
+    additive = Fold.additive
+    monkeypatch.setattr(
+        Fold, "additive", lambda fold, *rest: (fitted.append(fold), additive(fold, *rest))[1]
+    )
+    found = validation.try_all([Request(first, 4, 0)])[0]
+    assert set(fitted) == set(validation.folds[1:])
+    assert found.n_iter == candidate.n_iter
+    for one, other in zip(found.predictions, expected.predictions, strict=True):
+        assert_array_equal(one, other)
+    assert found.scores == expected.scores
 
 
 # -- the number of sweeps -------------------------------------------------------------------------
@@ -206,7 +221,11 @@ def test_the_limit_of_screened_starts_is_the_objective_of_the_additive_model(mon
         assert np.isfinite(losses).all() == (share < 1)
 
 
-def test_screening_looks_into_each_fold_and_stops_where_nothing_is_found(monkeypatch):
+@pytest.mark.parametrize("n_threads", [1, 2])
+def test_screening_looks_into_each_fold_and_stops_where_nothing_is_found(
+    monkeypatch, threads, n_threads
+):
+    threads(n_threads)
     looked = []
 
     def screen(data, linear, ridge, max_order, plan):
@@ -216,7 +235,7 @@ def test_screening_looks_into_each_fold_and_stops_where_nothing_is_found(monkeyp
     monkeypatch.setattr(module, "screen", screen)
     data = data_of(np.random.default_rng(0).standard_normal((40, 3)), np.zeros(40))
     assert validation_of(data, max_order=4).screen(1.0, 4, 4) == 0
-    assert len(looked) == 3
+    assert len(looked) == 2 + n_threads  # each thread has a fold
     looked[:] = []
     assert validation_of(data, max_order=4).screen(1.0, 4, 2) == 1
     assert validation_of(data, max_order=1).screen(1.0, 4, 4) == 0

@@ -7,17 +7,21 @@ import numpy as np
 from . import newton_state as state
 from . import schedule
 from .layout import aligned
-from .loss_formulas import OTHER
 from .newton_sweep import newton_sweep
 from .panels import LANES
 from .runs import BLOCK, Runs, with_outputs
+from .sharing import ENDED, make_counters
 from .tall_qr import tall_qr_scratch
 
-FEW_SAMPLES = 4096  # which are one chunk
-SAMPLES_PER_CHUNK, MOST_CHUNKS = 2048, 32
+SAMPLES_PER_CHUNK, MOST_CHUNKS = 1024, 32
 
 # Evaluates a loss at predictions f: its weighted sum, first and second derivatives.
 Evaluation = Callable[[np.ndarray], tuple[float, np.ndarray, np.ndarray]]
+
+
+def count_chunks(m: int) -> int:
+    """Return in how many chunks m samples are cut: so many threads can share a sweep."""
+    return max(1, min(MOST_CHUNKS, m // SAMPLES_PER_CHUNK))
 
 
 class CoreSweep:
@@ -47,7 +51,7 @@ class CoreSweep:
         K = 1 if y.ndim == 1 else y.shape[1]
         if len(cores) > len(runs.kinds):
             runs = with_outputs(runs, m)
-        self.n_chunks = 1 if m <= FEW_SAMPLES else min(MOST_CHUNKS, m // SAMPLES_PER_CHUNK)
+        self.n_chunks = count_chunks(m)
         sizes = np.array([len(core) for core in cores])
         ranks = np.array([core.shape[1] for core in cores] + [cores[-1].shape[2]])
         counts = np.array([core.size for core in cores])
@@ -55,14 +59,15 @@ class CoreSweep:
         self._cores = data, ranks, sizes, np.append(0, np.cumsum(counts))
         self._runs = tuple(runs)
         self._rows = self._make_rows(m, K, ranks, y, weights, offset, runs.weights.dtype)
+        self._sharing = make_counters()
         self._work = self._make_work(K, runs, ranks, sizes)
         self._counters = np.zeros(state.N_COUNTERS, np.int64)
         self._numbers = np.zeros(state.N_NUMBERS)
         self._counters[state.LAST_PASS] = state.READY
         self._counters[state.CENTER] = len(cores)
         self._settings = loss, float(alpha), *steps, self._counters, self._numbers
-        matrices = runs.n_terms * ranks[:-1] * ranks[1:]
-        self._flops = 4 * m * float(matrices.max())  # of a pass
+        matrices = runs.n_terms * _padded(ranks[:-1]) * _padded(ranks[1:])
+        self._flops = 4 * m * float(matrices.mean())  # of a pass
 
     def _make_rows(self, m, K, ranks, y, weights, offset, dtype):
         rows, targets = np.zeros((7, K, m + 1)), np.zeros((K, m + 1))
@@ -111,27 +116,32 @@ class CoreSweep:
             np.empty(2 * most_runs + n_chunks),
             np.empty(n_chunks),
             np.empty(int(n_qr)),
+            self._sharing,
         )
 
-    def _call(self, task, first=0, last=0):
+    def _call(self, is_helper):
         return newton_sweep(
-            self._runs, self._cores, self._rows, self._work, self._settings, task, first, last
-        )  # fmt: skip
+            self._runs, self._cores, self._rows, self._work, self._settings, is_helper
+        )
 
     def sweep(self, evaluation: Evaluation | None = None) -> None:
         """Solve for each core in turn, to the right and back; the first call only evaluates."""
-        is_parallel = self.n_chunks > 1 and schedule.get_num_threads() > 1
+        n_threads = schedule.useful_threads(self.n_chunks, self._flops)
         while True:
-            following = self._call(state.STEP if is_parallel else state.ALL)
+            self._sharing[ENDED] = 0
+            following = schedule.run_with_helpers(self._go_on, self._help, self._stop, n_threads)
             if following == state.READY:
                 return
-            if following == state.LINE and self._settings[0] == OTHER:
-                self._evaluate(evaluation)
-            else:
-                schedule.run(self._run_chunks, self.n_chunks, self._flops)
+            self._evaluate(evaluation)
 
-    def _run_chunks(self, first, last):
-        self._call(state.PASS, first, last)
+    def _go_on(self):
+        return self._call(is_helper=False)
+
+    def _help(self):
+        self._call(is_helper=True)
+
+    def _stop(self):
+        self._sharing[ENDED] = 1
 
     def _evaluate(self, evaluation):
         rows, m = self._state, self.shape[0]
@@ -142,7 +152,7 @@ class CoreSweep:
         rows[trial, :, :m] = f
         for row, derivative in zip(rows[trial + 1 : trial + 3], derivatives, strict=True):
             row[:, :m] = derivative.reshape(m, -1).T
-        values = self._work[-2]
+        values = self._work[-3]
         values[:] = 0
         values[0] = value
 

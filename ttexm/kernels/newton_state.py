@@ -11,8 +11,6 @@ from .tiles import pointer
 
 # Passes over the samples. READY stands for the end of a sweep.
 START, VALUES, LINE, GRADIENT, CURVATURE, ADVANCE, READY = range(7)
-# What one call does: everything (up to a loss that is not built in), one step, or one pass.
-ALL, STEP, PASS = range(3)
 
 # Places in Settings.counters and Settings.numbers.
 LAST_PASS, CENTER, TO_LEFT, NEWTON, CG, HALVINGS, CURRENT, IS_STARTED, N_SOLVED = range(9)
@@ -59,6 +57,7 @@ class Work(NamedTuple):
     energies: np.ndarray  # by run and chunk, and sums over chunks
     values: np.ndarray  # of the loss, by chunk
     qr: np.ndarray
+    sharing: np.ndarray  # int64, see `sharing`
 
 
 class Settings(NamedTuple):
@@ -105,6 +104,7 @@ class Sweep(NamedTuple):
     energies: object
     values: object
     qr: object
+    sharing: object
     loss: int
     alpha: float
     newton_steps: int
@@ -127,7 +127,7 @@ def point_to(runs, cores, rows, work, settings):
         pointer(work.left), pointer(work.right), pointer(work.ordered), work.n_ordered,
         pointer(work.matrices), pointer(work.parts), pointer(work.padded), pointer(work.blocks),
         work.width, work.room, pointer(work.vectors), pointer(work.energies), pointer(work.values),
-        pointer(work.qr),
+        pointer(work.qr), pointer(work.sharing),
         settings.loss, settings.alpha, settings.newton_steps, settings.cg_steps,
         settings.cg_tolerance, pointer(settings.counters), pointer(settings.numbers),
     )  # fmt: skip

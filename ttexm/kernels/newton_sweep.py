@@ -10,9 +10,9 @@ moves the center on. Several outputs are one more core, the last, with one slot 
 (r, K); then R_s has a row for each output.
 
 A sweep alternates between *passes* over all samples and *steps* that see the cores alone. One call
-does all of them, or only one: for losses that are not built in, and for threads that share the
-samples of a pass. Sums over samples are formed by chunk and added in order, so that the bits do not
-depend on the number of threads.
+does all of them, up to the next evaluation of a loss that is not built in. Threads share the chunks
+of a pass (see `sharing`). Sums over samples are formed by chunk and added in order, so that the
+bits do not depend on the number of threads.
 
 Partial products are rows of numbers, padded with zeros to a multiple of LANES: row s of a bond left
 of the center, row (j, s) for output j right of it. C, gradients and directions are padded alike.
@@ -28,10 +28,8 @@ from .newton_state import (
     GRADIENT,
     LAST_PASS,
     LINE,
-    PASS,
     READY,
     START,
-    STEP,
     TO_LEFT,
     VALUES,
     Cores,
@@ -43,22 +41,27 @@ from .newton_state import (
 )
 from .newton_steps import next_pass, prepare, sum_parts
 from .runs import Runs
+from .sharing import claim, dismiss, finish, offer, wait_for_offer, wait_until_done
 
 
 @kernel
-def newton_sweep(runs, cores, rows, work, settings, task, first, last):
-    """Do a whole sweep, or go on to the next pass, or do a pass for chunks first .. last - 1.
+def newton_sweep(runs, cores, rows, work, settings, is_helper):
+    """Do a whole sweep, or go on to the next pass that the caller has to do.
 
     Returns the pass that comes next: READY after a sweep; LINE if the loss is not built in. That
     pass is the caller's, who evaluates the loss after a trial step. The first sweep only evaluates.
     O(terms r^2) per sample and core, O(n r^3) per core.
+
+    A helper does chunks of passes, until the call that it helps returns.
     """
-    # All that is long is called from here: numba optimises a function again in each of its callers.
+    # All that is long is called from here once: numba optimises a function again in each caller.
     p = point_to(Runs(*runs), Cores(*cores), Rows(*rows), Work(*work), Settings(*settings))
-    counters = p.counters
+    counters, following = p.counters, READY
     while True:
-        if task != PASS:
-            first, last = 0, p.n_chunks
+        if is_helper:
+            if not wait_for_offer(p.sharing, p.n_chunks):
+                return following
+        else:
             core = core_at(p, min(counters[CENTER], p.n_cores - 1))
             if counters[LAST_PASS] in (GRADIENT, CURVATURE):
                 sum_parts(p, core)
@@ -66,16 +69,21 @@ def newton_sweep(runs, cores, rows, work, settings, task, first, last):
             counters[LAST_PASS] = following
             if following in (START, VALUES, CURVATURE, ADVANCE):
                 prepare(p, following, core_at(p, counters[CENTER]))
-            is_foreign = following == LINE and p.loss == OTHER
-            if task == STEP or following == READY or is_foreign:
+            if following == READY or (following == LINE and p.loss == OTHER):
+                dismiss(p.sharing)
                 return following
-        kind, core = counters[LAST_PASS], core_at(p, counters[CENTER])
-        for chunk in range(first, last):
+            offer(p.sharing)
+        while True:
+            chunk = claim(p.sharing, p.n_chunks)
+            if chunk >= p.n_chunks:
+                break
+            kind, core = counters[LAST_PASS], core_at(p, counters[CENTER])
             if kind == LINE:
                 pass_along_line(p, chunk)
             elif kind in (START, ADVANCE):
                 pass_to_bond(p, chunk, core, kind == START or counters[TO_LEFT] == 1)
             else:
                 pass_over_core(p, kind, chunk, core)
-        if task == PASS:
-            return kind
+            finish(p.sharing)
+        if not is_helper:
+            wait_until_done(p.sharing, p.n_chunks)

@@ -15,8 +15,9 @@ import itertools
 import os
 import threading
 from collections import deque
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numba
 import numpy as np
@@ -147,6 +148,13 @@ def _make_pool(n):
     return pool
 
 
+def useful_threads(n_items: int, flops: float) -> int:
+    """Return how many threads should share work: one if it is little, or one of several tasks."""
+    if flops <= PARALLEL_FLOPS or _kept.is_beside:
+        return 1
+    return min(_n_threads, n_items)
+
+
 def run(task, n_items: int, flops: float) -> None:
     """Call task(first, last) on consecutive parts of range(n_items), on several threads.
 
@@ -154,12 +162,8 @@ def run(task, n_items: int, flops: float) -> None:
     PARALLEL_FLOPS in all, or if no thread can be had (in an atexit handler), the calling thread
     does everything.
     """
-    global _pool
-    n = min(_n_threads, n_items) if flops > PARALLEL_FLOPS and not _kept.is_beside else 1
-    pool = _pool
-    if n > 1 and (pool is None or pool.n_workers < n - 1):
-        pool = _pool = _make_pool(n - 1)
-    if n <= 1 or pool is None:
+    n = useful_threads(n_items, flops)
+    if n <= 1:
         task(0, n_items)
         return
     n_parts = min(n_items, n * PARTS_PER_THREAD)
@@ -174,26 +178,41 @@ def run(task, n_items: int, flops: float) -> None:
                 return
             task(first, last)
 
-    others = []
+    run_with_helpers(work, work, parts.clear, n)
+
+
+def run_with_helpers(work: Callable, help_out: Callable, stop: Callable, n: int) -> Any:
+    """Call work() here and help_out() on n - 1 other threads, as far as they can be had.
+
+    Returns the result of work(). Helpers must return soon after that, or after stop().
+    """
+    global _pool
+    pool, helpers = _pool, []
+    if n > 1 and (pool is None or pool.n_workers < n - 1):
+        pool = _pool = _make_pool(n - 1)
     try:
         # The pool accepts no more work once the interpreter has begun to shut down.
         with contextlib.suppress(RuntimeError):
-            for _ in range(n - 1):
-                others.append(pool.submit(work))
-        work()
+            for _ in range(n - 1 if pool is not None else 0):
+                helpers.append(pool.submit(help_out))
+        result = work()
     finally:
         # Also after an error or Ctrl-C: no thread may go on writing after the caller has returned.
-        parts.clear()
-        for other in others:
-            other.exception()
-    for other in others:
-        other.result()
+        stop()
+        started = [helper for helper in helpers if not helper.cancel()]
+        for helper in started:
+            helper.exception()
+    for helper in started:
+        helper.result()
+    return result
 
 
-def run_side_by_side(tasks: list) -> list:
+def run_side_by_side(tasks: list[Callable], n_shares: int = 1) -> list:
     """Return the results of independent tasks, each on one thread of its own.
 
-    What a task computes in parallel it computes alone: the other threads have tasks as well.
+    What a task computes in parallel it computes alone then: the other threads have tasks as well.
+    The tasks that are left over, when every thread has had the same number of them, are done one
+    after the other by all threads, if that is faster: a task keeps up to `n_shares` threads busy.
     """
     results = [None] * len(tasks)
 
@@ -205,9 +224,13 @@ def run_side_by_side(tasks: list) -> list:
         finally:
             _kept.is_beside = was_beside
 
-    if len(tasks) == 1:
-        return [tasks[0]()]
-    run(run_some, len(tasks), np.inf)
+    n_threads = useful_threads(_n_threads, np.inf)
+    n_left = len(tasks) % n_threads
+    if len(tasks) > 1 and n_left >= min(n_threads, n_shares):
+        n_left = 0
+    run(run_some, len(tasks) - n_left, np.inf)
+    for j in range(len(tasks) - n_left, len(tasks)):
+        results[j] = tasks[j]()
     return results
 
 

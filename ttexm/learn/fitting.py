@@ -7,14 +7,17 @@ is with the functions of a basis, at the order scale of the settings, where the 
 import math
 import warnings
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
 import numpy as np
 from sklearn.exceptions import ConvergenceWarning
 
+from ..kernels.core_sweep import count_chunks
 from ..tt.tensor import TTTensor
 from . import initialize, progress
 from .bases import ALL_FUNCTIONS, LINEAR, SEARCHED, SMOOTH, has_curves
 from .data import Data, with_outputs
+from .linear import EXACT
 from .selection.candidate import Candidate, Selected
 from .selection.folds import hold_out
 from .selection.grid import Given, largest_rank, possible_ranks
@@ -105,11 +108,11 @@ def fit(
     """
     _check_init(data, options)
     data, held_out = _split(data, options, rng, held_out)
-    members, tried = _choose(data, options, rng)
-    candidate = members[0][1]
+    chosen = _choose(data, options, rng)
+    candidate, tried = chosen.members[0][1], chosen.tried
     is_validated = bool(candidate.losses)
     if held_out is None and is_validated and options.is_searched:
-        return _train_average(data, options, members, tried, rng)
+        return _train_average(data, options, chosen, rng)
     W, additive, candidate = _find_start(data, options, candidate, rng, _random_seed(rng))
     return _finish(data, options, candidate, W, rng, held_out, additive, tried)
 
@@ -185,8 +188,16 @@ def _settings_of(last: Fitted, options: FitOptions, data: Data) -> Candidate:
     return Candidate(_unsearched_basis(data), ridge, s, rank, options.max_iter)
 
 
-def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Selected]]:
-    """Return models with their weights, searching for what was not given, and all tried ones."""
+class Chosen(NamedTuple):
+    """Models with their weights, the settings of all that were tried, and their validation."""
+
+    members: list[tuple[float, Candidate]]
+    tried: tuple[Selected, ...] = ()
+    validation: Validation | None = None
+
+
+def _choose(data, options, rng) -> Chosen:
+    """Choose models, searching for the settings that were not given."""
     plan, basis = options.plan, _unsearched_basis(data)
     total = None if options.alpha is None else options.alpha * data.size
     given = Given(options.rank, total, options.order_scale)
@@ -197,17 +208,18 @@ def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Sel
         candidate = Candidate(
             basis, total / s**2, s, options.rank, options.max_iter, is_screened=is_screened
         )
-        return [(1.0, candidate)], []
+        return Chosen([(1.0, candidate)])
     if _is_small_grid(data, plan):
         ridge = plan.weak_ridge if total is None else total / s**2
         rank = possible_ranks(given, plan.few_cells * plan.rows_per_rank, data.n_outputs, plan)[-1]
-        return [(1.0, Candidate(basis, ridge, s, rank, options.max_iter))], []
+        return Chosen([(1.0, Candidate(basis, ridge, s, rank, options.max_iter))])
     if data.n_groups < plan.fewest_rows:
         ridge = 1.0 if total is None else total / s**2
-        return [(1.0, Candidate(LINEAR, ridge, s))], []
+        return Chosen([(1.0, Candidate(LINEAR, ridge, s))])
     max_order = options.max_order if options.init in ("auto", "screened") else 0
+    validation = Validation(data, rng, max_order, plan)
     search = Search(
-        Validation(data, rng, max_order, plan), given, has_curves(data.batch.modes),
+        validation, given, has_curves(data.batch.modes),
         len(data), data.n_outputs, data.batch.ndim, _largest_ranks(data),
         options.max_iter, options.time_limit, options.verbose, plan,
     )  # fmt: skip
@@ -218,10 +230,10 @@ def _choose(data, options, rng) -> tuple[list[tuple[float, Candidate]], list[Sel
         if members is None:
             raise
         _warn("The search for settings was interrupted; the best ones so far are used.")
-    tried = [candidate.record(data.size) for candidate in search.tried]
+    tried = tuple(candidate.record(data.size) for candidate in search.tried)
     if options.init == "screened" and data.n_outputs == 1:
         members = [(1.0, _best_screened(search, members[0][1], plan))]
-    return members, tried
+    return Chosen(members, tried, validation)
 
 
 def _best_screened(search, best, plan) -> Candidate:
@@ -248,14 +260,19 @@ def _is_small_grid(data, plan) -> bool:
 # -- training -------------------------------------------------------------------------------------
 
 
-def _train_average(data, options, members, tried, rng) -> Fitted:
+def _train_average(data, options, chosen, rng) -> Fitted:
     """Train each member on all rows, from several starts, and average them as one tensor."""
-    starts, first_seed = list(spread_starts(members, options.plan)), _random_seed(rng)
+    starts, first_seed = list(spread_starts(chosen.members, options.plan)), _random_seed(rng)
     is_small = data.device == "cpu" and len(data) <= options.plan.rows_side_by_side
-    run = side_by_side if is_small else _in_turn
-    linear = list(dict.fromkeys((member.basis, member.ridge) for _, member, _ in starts))
-    found = run(lambda key: data.additive(key[0], key[1] / data.size), linear)
-    additive_models, interrupted = dict(zip(linear, found, strict=True)), []
+
+    def run(function, items):
+        if not is_small:
+            return [function(item) for item in items]
+        return side_by_side(function, items, count_chunks(len(data)))
+
+    keys = list(dict.fromkeys((m.basis, m.ridge, m.is_additive) for _, m, _ in starts))
+    found = run(lambda key: _fit_additive(data, chosen.validation, options.plan, *key), keys)
+    additive_models, interrupted = dict(zip(keys, found, strict=True)), []
     # One bar for all fits, which may be side by side, or one for the iterations of a single fit.
     shown = progress.bar(len(starts), "training", options.verbose and len(starts) > 1)
     options = replace(options, verbose=options.verbose and len(starts) == 1)
@@ -265,7 +282,7 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
         if interrupted:
             return None
         shown.update(describe(member))
-        additive = additive_models[member.basis, member.ridge]
+        additive = additive_models[member.basis, member.ridge, member.is_additive]
         W, member = _start_beside(additive, data, options, member, first_seed + number)
         if member.is_additive:
             return weight, member, W, []
@@ -288,11 +305,14 @@ def _train_average(data, options, members, tried, rng) -> Fitted:
     shares = dict(sorted(shares.items(), key=lambda pair: -pair[1]))
     records = [member.record(data.size, share) for member, share in shares.items()]
     W = _average(data, parts, options.plan)
-    return Fitted(W, records[0], records, tried, history)
+    return Fitted(W, records[0], records, list(chosen.tried), history)
 
 
-def _in_turn(function, items) -> list:
-    return [function(item) for item in items]
+def _fit_additive(data, validation, plan, basis, ridge, is_member):
+    """Return an additive model: an exact one for a member of the average, or one to start at."""
+    near = None if validation is None else validation.folds[0].additive(basis, ridge)
+    tolerance = EXACT if is_member else plan.additive_tolerance
+    return data.additive(basis, ridge / data.size, near, tolerance)
 
 
 def _average(data, parts, plan) -> TTTensor:

@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ...data.batch import RankOneBatch
+from ...kernels import schedule
 from ...tt.tensor import TTTensor
 from ..bases import LINEAR
 from ..data import Data
@@ -199,9 +200,13 @@ class Screening:
         step = max(1, min(m, self.plan.numbers_at_once // len(products)))
         for start in range(0, m, step):
             part = slice(start, min(start + step, m))
-            values = products.values(self.functions[:, part])
-            for M, (left, n_right) in zip(out, pairs, strict=True):
-                M += (values[left] * g[part]) @ values[:n_right].T
+            values, weights = products.values(self.functions[:, part]), g[part]
+
+            def add(first, last, values=values, weights=weights):
+                for M, (left, n_right) in zip(out[first:last], pairs[first:last], strict=True):
+                    M += (values[left] * weights) @ values[:n_right].T
+
+            schedule.run(add, len(pairs), 2 * len(weights) * products.n_pairs)
         return out
 
     def _vary(self, squares, pairs):

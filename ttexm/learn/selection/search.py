@@ -3,7 +3,6 @@
 import math
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -138,9 +137,8 @@ class Search:
 
     def _additive_models(self) -> list[Candidate]:
         """Return the best additive models: of straight lines, and of rough and smooth curves."""
-        others = [ROUGH, SMOOTH] if self.has_curves else []
-        first = self._side_by_side([self._additive_path(LINEAR)])
-        return first + self._side_by_side([self._additive_path(basis) for basis in others])
+        bases = [LINEAR, ROUGH, SMOOTH] if self.has_curves else [LINEAR]
+        return self._side_by_side([self._additive_path(basis) for basis in bases])
 
     def _additive_path(self, basis: Basis) -> Asking:
         if self.given.total_alpha is not None:
@@ -331,8 +329,7 @@ class Search:
         """Return candidates that were tried on all folds, with the same numbers of sweeps."""
         n_folds = self.validation.n_folds
         others = [candidate for candidate in candidates if candidate.n_folds < n_folds]
-        settings = [replace(c, predictions=(), losses=(), weights=()) for c in others]
-        found = self._try_all([Request(c, n_folds, c.n_iter) for c in settings])
+        found = self._try_all([Request(c, n_folds, c.n_iter) for c in others])
         return [c for c in candidates if c.n_folds == n_folds] + found
 
     def _side_by_side(self, askings: list[Asking]) -> list:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from ...kernels import schedule
+from ...kernels.core_sweep import count_chunks
+from ...kernels.schedule import get_num_threads, run_side_by_side
 from ...tt.tensor import TTTensor
 from ..bases import LINEAR, Basis
 from ..data import Data
@@ -42,7 +43,7 @@ class Validation:
         self.is_part = len(data) > rows_to_search(data, plan)
         self._seed = int(rng.integers(2**31))  # of all random starts
         self._screening = 0.0, 0  # penalty and rank
-        self._screened: dict[int, TTTensor | None] = {}  # of each fold
+        self._screened: dict[Fold, TTTensor | None] = {}
 
     @property
     def n_folds(self) -> int:
@@ -54,32 +55,46 @@ class Validation:
         Threads share the folds of each candidate or, if there are fewer folds than threads, the
         candidates.
         """
-        if len(requests) == 1 or requests[0].n_folds >= schedule.get_num_threads():
+        self._fit_additive(requests)
+        if requests[0].n_folds >= get_num_threads():
             return [self._try(request) for request in requests]
+        return side_by_side(self._try, requests, self._n_shares)
 
-        def prepare(j):
-            # In order: an additive model starts from the one before of the same basis.
-            for request in requests:
-                if j < request.n_folds:
-                    self.folds[j].additive(request.candidate.basis, request.candidate.ridge)
+    def _fit_additive(self, requests):
+        """Fit the additive models that candidates start from, threads sharing folds and bases.
 
-        side_by_side(prepare, range(self.n_folds))
-        return side_by_side(self._try, requests)
+        In order for each fold and basis: a model starts from the one before.
+        """
+        wanted: dict[tuple[Fold, Basis], list[float]] = {}
+        for request in requests:
+            candidate = request.candidate
+            for fold in self.folds[candidate.n_folds : request.n_folds]:
+                wanted.setdefault((fold, candidate.basis), []).append(candidate.ridge)
+
+        def fit(item):
+            (fold, basis), ridges = item
+            for ridge in ridges:
+                fold.additive(basis, ridge)
+
+        side_by_side(fit, wanted.items())
+
+    @property
+    def _n_shares(self):
+        """How many threads can share the training of one candidate on one fold."""
+        return count_chunks(len(self.folds[0].train))
 
     def _try(self, request):
         candidate, n_folds = request.candidate, request.n_folds
         if candidate.is_additive:
-            return self.additive(candidate.basis, candidate.ridge, n_folds)
+            return self.additive(candidate, n_folds)
         return self.trained(candidate, n_folds, request.fewest)
 
-    def additive(self, basis: Basis, ridge: float, n_folds: int) -> Candidate:
-        """Return an additive model, tried on the first folds."""
-
-        def predict(fold):
-            return fold.predict(fold.additive(basis, ridge), basis)
-
-        folds = self.folds[:n_folds]
-        return _tried(Candidate(basis, ridge), folds, side_by_side(predict, folds))
+    def additive(self, candidate: Candidate, n_folds: int) -> Candidate:
+        """Return an additive candidate, tried on the first folds."""
+        basis, ridge = candidate.basis, candidate.ridge
+        folds = self.folds[candidate.n_folds : n_folds]
+        predictions = side_by_side(lambda f: f.predict(f.additive(basis, ridge), basis), folds)
+        return _tried(candidate, folds, predictions)
 
     def trained(
         self, candidate: Candidate, n_folds: int, fewest: int = 1, patience: int = 2
@@ -89,18 +104,22 @@ class Validation:
         Parameters
         ----------
         candidate : Candidate
-            Its number of sweeps is the largest that is tried.
+            Its number of sweeps is the largest that is tried. If it was tried on some folds before,
+            it is trained on the others only, and the number of sweeps stays.
         n_folds : int
         fewest : int
             The smallest number of sweeps.
         patience : int
             Sweeps without a better loss after which to stop.
         """
-        folds, best = self.folds[:n_folds], None
-        trials = side_by_side(lambda j: self._trial(candidate, j), range(n_folds))
+        first, best = candidate.n_folds, None
+        if first:
+            fewest = candidate.n_iter
+        folds = self.folds[first:n_folds]
+        trials = side_by_side(lambda fold: self._trial(candidate, fold), folds)
         for n_iter in range(candidate.n_iter + 1):
             if n_iter:
-                side_by_side(_Trial.advance, trials)
+                side_by_side(_Trial.advance, trials, self._n_shares)
             if n_iter < fewest:
                 continue
             predictions = side_by_side(_Trial.predict, trials)
@@ -111,13 +130,13 @@ class Validation:
                 break
         return best
 
-    def _trial(self, candidate, j):
-        fold, s = self.folds[j], candidate.order_scale
+    def _trial(self, candidate, fold):
+        s = candidate.order_scale
         linear = fold.additive(candidate.basis, candidate.ridge)
         if not candidate.is_screened:
             cores = linear.start(s, candidate.rank, self.plan.padding, self._seed)
             return _Trial(fold, candidate, cores, np.inf)
-        W = self._products(j)
+        W = self._products(fold)
         if W is None:
             return _Trial(fold, candidate, linear.cores(s), -np.inf)
         W = fold.train.from_plain(W, candidate.basis, s)
@@ -133,23 +152,24 @@ class Validation:
         """
         self._screening = min(ridge, self.plan.screening.most_ridge), rank
         self._screened, ranks = {}, [0]
-        for j in range(n_folds if self.max_order > 1 else 0):
-            W = self._products(j)
-            if W is None:
+        folds, n_threads = self.folds[: n_folds if self.max_order > 1 else 0], get_num_threads()
+        for j in range(0, len(folds), n_threads):
+            found = side_by_side(self._products, folds[j : j + n_threads])
+            if None in found:
                 return 0
-            ranks.append(W.rank)
+            ranks += [W.rank for W in found]
         return max(ranks)
 
-    def _products(self, j) -> TTTensor | None:
+    def _products(self, fold) -> TTTensor | None:
         """Return the linear model of a fold with the products found there; None without any."""
-        if j not in self._screened:
-            fold, (ridge, rank) = self.folds[j], self._screening
+        if fold not in self._screened:
+            ridge, rank = self._screening
             linear = fold.additive(LINEAR, ridge)
             W = screen(fold.train, linear, ridge, self.max_order, self.plan.screening)
             if W is not None:
                 W = fold.train.to_plain(W.round(rank=rank), LINEAR, 1.0)
-            self._screened[j] = W
-        return self._screened[j]
+            self._screened[fold] = W
+        return self._screened[fold]
 
 
 class _Trial:
@@ -174,15 +194,22 @@ class _Trial:
         return f if self.run.value <= self.limit else np.full_like(f, np.inf)
 
 
-def side_by_side(function: Callable, items: Iterable) -> list:
-    """Return the results for all items, computed on threads."""
-    return schedule.run_side_by_side([lambda item=item: function(item) for item in items])
+def side_by_side(function: Callable, items: Iterable, n_shares: int = 1) -> list:
+    """Return the results for all items, computed on threads; see `schedule.run_side_by_side`."""
+    tasks = [lambda item=item: function(item) for item in items]
+    return run_side_by_side(tasks, n_shares)
 
 
 def _tried(candidate, folds, predictions):
+    """The candidate with what it predicts for further folds."""
     losses = [fold.test.losses_of(f) for fold, f in zip(folds, predictions, strict=True)]
-    weights = tuple(fold.test.weights for fold in folds)
-    return replace(candidate, predictions=tuple(predictions), losses=tuple(losses), weights=weights)
+    weights = [fold.test.weights for fold in folds]
+    return replace(
+        candidate,
+        predictions=(*candidate.predictions, *predictions),
+        losses=(*candidate.losses, *losses),
+        weights=(*candidate.weights, *weights),
+    )
 
 
 def is_better(candidate: Candidate, other: Candidate, by: float) -> bool:
