@@ -313,6 +313,24 @@ def test_results_hardly_depend_on_the_chunks(monkeypatch, make, loss):
 
 
 @pytest.mark.cpu
+@pytest.mark.parametrize("loss", [Squared(), Softmax()], ids=repr)
+def test_no_memory_is_read_before_it_is_written(monkeypatch, loss):
+    W, batch, objective = problem(loss, m=100)  # which leaves gaps in the runs
+    found = []
+    for garbage in (0.0, np.nan):
+
+        def filled(n, dtype, garbage=garbage):
+            return np.full(n, garbage, dtype)
+
+        monkeypatch.setattr(core_sweep, "aligned", filled)
+        run = Sweeps().start(W, batch, objective)
+        run.iterate()
+        found.append((run.tensor().scaled_train.data, run.value))
+    assert_array_equal(found[0][0], found[1][0])
+    assert found[0][1] == found[1][1]
+
+
+@pytest.mark.cpu
 def test_a_sweep_does_without_helpers_that_are_busy_elsewhere(monkeypatch, threads):
     """They are claimed by another computation, which ends only after the sweep."""
     threads(3)

@@ -68,7 +68,8 @@ def _is_reversed(values, known, inverse, shares, target):
         z = values[known] / np.abs(values[known]).max()
         z = z - masses @ z
         z = z / np.abs(z).max()
-        skewness = (masses @ z**3) / (masses @ np.abs(z) ** 3)
+        cubes = z * z * z  # z**3 takes many times as long
+        skewness = (masses @ cubes) / (masses @ np.abs(cubes))
     if abs(skewness) <= SYMMETRIC:
         pull = np.bincount(inverse, shares * target, len(values))[known]
         skewness = (pull @ z) / max(np.abs(pull) @ np.abs(z), 1e-300)

@@ -74,14 +74,18 @@ class CoreSweep:
         targets[:, :m] = y.reshape(m, K).T
         if offset is not None:
             rows[0, :, :m] = np.broadcast_to(offset, self.shape).reshape(m, K).T
-        lengths = _padded(ranks) * (m + 1) * K
+        widths = _padded(ranks)
+        lengths = widths * (m + 1) * K
         if K > 1:
             lengths[0], lengths[-1] = LANES * (m + 1), 0
         first = np.cumsum(lengths) - lengths
         bonds = aligned(int(lengths.sum()), dtype)
-        bonds[:] = 0  # of sample m, which fills up the runs
-        for k in (0, len(ranks) - 1):  # (1, 0, .., 0), as ranks are padded
-            bonds[first[k] : first[k] + lengths[k]].reshape(-1, LANES)[:m, 0] = 1
+        for k, (start, length) in enumerate(zip(first, lengths, strict=True)):
+            bond = bonds[start : start + length].reshape(-1, m + 1, widths[k])
+            bond[:, m] = 0  # sample m fills up the runs
+            if k in (0, len(ranks) - 1):  # (1, 0, .., 0), as ranks are padded
+                bond[:, :m] = 0
+                bond[:, :m, 0] = 1
         w = np.append(weights, 0.0)
         return targets.reshape(-1), w, rows.reshape(-1), bonds, first, m, K, self.n_chunks
 
