@@ -30,7 +30,8 @@ def fit_linear(
     start : array like the result, optional
         Where to start; by default zero.
     tolerance : float
-        Training ends when a Newton step promises a relative decrease of less than this.
+        Training ends when a Newton step promises a relative decrease of less than this or, unless
+        it is `EXACT`, when a full step has kept its promise up to this.
 
     Returns
     -------
@@ -93,8 +94,10 @@ def _fit_output(design, objective, start, tolerance):
             t, lowest = t / 2, value + 1e-4 * t / 2 * slope
         else:
             break
+        # The quadratic model of the objective says value + slope / 2 for a full step.
+        error = abs(new_value - (value + slope / 2)) if t == 1 else np.inf
         w, f, value = w + t * step, f + t * along, new_value
-        if is_done:
+        if is_done or (tolerance > EXACT and error <= tolerance * abs(value)):
             break
     return w
 
