@@ -80,8 +80,11 @@ class SearchPlan:
         With fewer rows than the first number candidates are explored on all folds, with fewer than
         the second on two, else on one. Tables without curves are explored on all folds up to the
         second of `judging_rows`, then on one.
+    fewest_explored_rows : int
+        Candidates are explored on more folds if these have fewer rows to validate with, but not on
+        more than they are judged on.
     judging_rows : tuple of int
-        The same for candidates that are judged.
+        As `exploring_rows`, for candidates that are judged.
     usual_columns : int
         Rows of tables that have more columns than this, or several outputs, count as more rows for
         `exploring_rows`.
@@ -185,6 +188,7 @@ class SearchPlan:
     rows_per_level: int = 10
     most_rows_of_levels: int = 30_000
     exploring_rows: tuple[int, int] = (1_200, 2_500)
+    fewest_explored_rows: int = 600
     judging_rows: tuple[int, int] = (2_500, 6_000)
     usual_columns: int = 15
     large_effort: float = 8.0
@@ -205,7 +209,7 @@ class SearchPlan:
     far: float = 0.25
 
     judging_rank: int = 16
-    n_judged: int = 3
+    n_judged: int = 2
     near: float = 0.03
     near_errors: float = 1.0
     judged_gain: float = 2e-3

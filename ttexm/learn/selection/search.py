@@ -387,7 +387,10 @@ class Search:
         if not self.has_curves:
             few = self.plan.judging_rows[1]
             return self._n_of((few, few), self.n_rows)
-        return self._n_of(self.plan.exploring_rows, self.n_rows * self.effort)
+        n = self._n_of(self.plan.exploring_rows, self.n_rows * self.effort)
+        rows_of_fold = max(1, self.n_rows / self.validation.n_folds)
+        enough = math.ceil(self.plan.fewest_explored_rows / rows_of_fold)
+        return max(n, min(enough, self._n_judging))
 
     @property
     def _n_judging(self):
