@@ -149,7 +149,7 @@ def test_open_contraction_is_the_sum_of_its_definition(case, period):
         assert found.shape == (len(batch), W.shape[-1])
         assert_allclose(found, wanted, rtol=0, atol=atol if made is W else 100 * atol)
     plan = ContractionPlan(W.scaled_train.train, 0, np.zeros(W.ndim, np.bool_)).with_open_mode
-    m, held = len(batch), device.hold(batch.arrays, len(batch))
+    m, held = len(batch), device.hold(batch.written_out().arrays, len(batch))
     mantissas, exponents = device.contract(plan.train, plan.identity, held, m, period)
     found = np.ldexp(mantissas, exponents[:, None] + W.scaled_train.exponent)
     assert_allclose(found, wanted, rtol=0, atol=atol)
@@ -389,7 +389,7 @@ def test_every_kernel_is_launched_with_the_types_that_it_is_compiled_for(monkeyp
         manifold = Manifold(batch.shape, 2, device="cuda")
         W = manifold.random_point(0, dtype)
         W = TTTensor([core.copy() for core in W.cores])
-        xi = manifold.gradient(W, batch[::2].to("cuda"), np.sin)
+        xi = manifold.gradient(W, batch.to("cuda")[::2], np.sin)
         manifold.retract(W, manifold.project(W, xi.to_tensor()))
         TTTensor.random((*batch.shape, 5), 2, seed=0, dtype=dtype).contract(batch, device="cuda")
         objective = Objective(Squared(), np.ones(20), np.ones(20), 0.1)
