@@ -138,9 +138,10 @@ class Screening:
                 slots, values = np.arange(1, batch.shape[k]), batch.vectors(k)[:, 1:]
             mean = shares @ values
             values = values - mean
-            variance = shares @ values**2
+            squares = values**2
+            variance = shares @ squares
             # For a function with two values, 1 / kurtosis is about the share of the rarer one.
-            rare = variance**2 / np.maximum(shares @ values**4, 1e-300)
+            rare = variance**2 / np.maximum(shares @ squares**2, 1e-300)
             kept = (np.sqrt(variance) > 1e-6 * np.abs(mean)) & (rare * total >= plan.fewest_rows)
             owner += [k] * kept.sum()
             slot += slots[kept].tolist()
