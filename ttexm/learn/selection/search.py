@@ -221,7 +221,7 @@ class Search:
     def _judge(self, explored: list[list[Candidate]]) -> list[Candidate]:
         """Return candidates with more sweeps on more folds: the best explored ones and others.
 
-        The best three of the best basis, and the best one of each other basis that is near it; then
+        The best few of the best basis, and the best one of each other basis that is near it; then
         other ranks for the winner; then the other bases at its rank.
         """
         plan, rank = self.plan, self.grid.nearest_rank(self.plan.judging_rank)
