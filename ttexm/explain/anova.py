@@ -1,0 +1,188 @@
+"""The functional ANOVA of a model: one term for each set of columns, and its variance.
+
+With independent columns that are distributed as in training, the raw prediction is a sum of terms,
+
+    f = sum_S f_S,    f_S(x) = <W, psi_1 x .. x psi_d>,    psi_k = phi_k - m_k for k in S, else m_k,
+
+m_k the mean of the feature vector phi_k. Terms have mean 0 (but for the empty set) and are
+uncorrelated. With the covariance C_k = L_k L_k^T of phi_k, and
+
+    A_k = sum_i m_k[i] G_k[i],    B_k[q] = sum_i L_k[i, q] G_k[i],
+
+the variance of f_S is the sum of the squared entries of the train with the cores [A_k, B_k] where
+slot 0 is taken for the columns that are not in S, and any other slot for those that are. So all
+sums over sets of columns are sums over squared entries of one tensor train.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ..data.moments import Moments
+from ..tt.core_arrays import from_slots, to_slots
+from ..tt.scaled_train import ScaledTrain
+from ..tt.tensor import TTTensor
+
+
+class Shares(NamedTuple):
+    """Variances of sets of columns: sums of Var f_S, each times ``4^exponent``.
+
+    Parameters
+    ----------
+    total : float
+        Of all sets: the variance of f under independent columns.
+    first : array (d,)
+        Of each column alone.
+    totals : array (d,)
+        Of all sets with the column in them.
+    by_order : array (d + 1,)
+        Of all sets of so many columns; the first one is 0.
+    shapley : array (d,)
+        Each set divided equally among its columns: they sum to the total.
+    """
+
+    total: float
+    first: np.ndarray
+    totals: np.ndarray
+    by_order: np.ndarray
+    shapley: np.ndarray
+
+
+class Anova:
+    """Terms of a weight tensor, and their variances.
+
+    Parameters
+    ----------
+    weights : TTTensor
+        A mode for each column, and one more for the outputs if there are several. Variances are
+        sums over the outputs.
+    moments : Moments
+        Of the columns.
+    """
+
+    def __init__(self, weights: TTTensor, moments: Moments):
+        self.weights, self.moments = weights, moments
+        scaled = weights.scaled_train.normalized
+        slots, d = to_slots(scaled.train), len(moments)
+        whitened = []
+        for k in range(d):
+            column, core = moments[k], np.asarray(slots[k], np.float64)
+            whitened.append(np.concatenate([column.average(core)[None], column.deviations(core)]))
+        # In the right-orthogonal gauge the squared norm of the first cores is that of the whole.
+        train = ScaledTrain(from_slots([*whitened, *slots[d:]]), scaled.exponent)
+        gauged = TTTensor.from_train(train).orthogonalize(0).scaled_train
+        cores = to_slots(gauged.train)
+        self.exponent = gauged.exponent
+        self.tail = cores[d][:, :, 0].T if len(cores) > d else np.ones((1, 1))
+        self.averages = [core[0] for core in cores[:d]]
+        self.deviations = [core[1:] for core in cores[:d]]
+
+    def __len__(self) -> int:
+        return len(self.moments)
+
+    # -- variances -----------------------------------------------------------------------------
+
+    @cached_property
+    def _left_averages(self):
+        """The product of the averages before each column, (1, r)."""
+        products = [np.ones((1, 1))]
+        for A in self.averages:
+            products.append(products[-1] @ A)
+        return products
+
+    @cached_property
+    def _right_averages(self):
+        """The product of the averages from each column on, (r, outputs)."""
+        products = [self.tail]
+        for A in reversed(self.averages):
+            products.append(A @ products[-1])
+        return products[::-1]
+
+    def variance_of(self, columns: tuple[int, ...]) -> float:
+        """Return the variance of the term of some columns, in O(d n r^3)."""
+        gram = np.ones((1, 1))
+        for k, (A, B) in enumerate(zip(self.averages, self.deviations, strict=True)):
+            gram = _carry(B, gram) if k in columns else A.T @ gram @ A
+        return float(np.sum(self.tail * (gram @ self.tail)))
+
+    def first(self) -> np.ndarray:
+        """Return the variances of the columns alone, (d,), in O(d n r^2)."""
+        found = [
+            np.sum((left @ B @ right) ** 2)
+            for left, B, right in zip(
+                self._left_averages[:-1], self.deviations, self._right_averages[1:], strict=True
+            )
+        ]
+        return np.array(found)
+
+    def total(self) -> float:
+        """Return the variance under independent columns, in O(d n r^3).
+
+        Terms with no column so far are kept apart from the others: a mean that is far larger than
+        the variance costs no digits.
+        """
+        none, some = np.ones((1, 1)), np.zeros((1, 1))
+        for A, B in zip(self.averages, self.deviations, strict=True):
+            some = A.T @ some @ A + _carry(B, none + some)
+            none = A.T @ none @ A
+        return float(np.sum(self.tail * (some @ self.tail)))
+
+    def totals(self) -> np.ndarray:
+        """Return the variance of all terms with each column, (d,), in O(d n r^3)."""
+        return self._weighted_totals(np.ones(1))[0]
+
+    def shapley(self) -> np.ndarray:
+        """Return the Shapley effects, (d,), in O(d^2 n r^3).
+
+        A term of j columns counts 1/j for each, the integral of t^(j - 1): of a polynomial, for
+        which the quadrature is exact.
+        """
+        nodes, weights = nodes_on_unit_interval((len(self) + 1) // 2)
+        return weights @ self._weighted_totals(nodes)
+
+    def _weighted_totals(self, t):
+        """The variance of all terms with each column, where others in them count t, (nodes, d)."""
+        t, right = t[:, None, None], self.tail @ self.tail.T
+        rights = [np.broadcast_to(right, (len(t), *right.shape))]
+        for A, B in zip(self.averages[:0:-1], self.deviations[:0:-1], strict=True):
+            right = rights[-1]
+            rights.append(A @ right @ A.T + t * _carry_back(B, right))
+        left, found = np.ones((len(t), 1, 1)), []
+        for A, B, right in zip(self.averages, self.deviations, reversed(rights), strict=True):
+            within = _carry(B, left)
+            found.append(np.sum(within * right, axis=(1, 2)))
+            left = A.T @ left @ A + t * within
+        return np.stack(found, axis=1)
+
+    def by_order(self) -> np.ndarray:
+        """Return the variance of all terms of j columns, (d + 1,), in O(d^2 n r^3)."""
+        gram = np.ones((1, 1, 1))  # of the terms of j of the columns so far
+        for A, B in zip(self.averages, self.deviations, strict=True):
+            following = np.zeros((len(gram) + 1, A.shape[1], A.shape[1]))
+            following[:-1] = A.T @ gram @ A
+            following[1:] += _carry(B, gram)
+            gram = following
+        found = np.sum(self.tail * (gram @ self.tail), axis=(1, 2))
+        found[0] = 0
+        return found
+
+
+def _carry(B, gram):
+    """``sum_q B[q]^T gram B[q]``, of one gram (r0, r0) or several (j, r0, r0)."""
+    q, r0, r1 = B.shape
+    # (j, r0, q r1), then a sum over q and r0 at once.
+    half = gram @ B.transpose(1, 0, 2).reshape(r0, q * r1)
+    half = half.reshape(*gram.shape[:-2], r0 * q, r1)
+    return B.transpose(1, 0, 2).reshape(r0 * q, r1).T @ half
+
+
+def _carry_back(B, gram):
+    """``sum_q B[q] gram B[q]^T``."""
+    return _carry(B.transpose(0, 2, 1), gram)
+
+
+def nodes_on_unit_interval(n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return n nodes of Gauss and Legendre on [0, 1] and their weights: exact to degree 2 n - 1."""
+    nodes, weights = np.polynomial.legendre.leggauss(n)
+    return (nodes + 1) / 2, weights / 2
