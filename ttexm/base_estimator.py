@@ -222,6 +222,7 @@ class ExponentialMachine(ABC, BaseEstimator):
         else:
             fitted = fitting.refit(data, options, rng, self._fitted(), held_out)
         self._take_over(fitted, target)
+        self.model_ = self.model_.trained_on(data.batch, counts)
         self.n_iter_ = max(1, len(self.history_))
 
     def _learn_columns(self, table, weights, chosen, counts, is_first):

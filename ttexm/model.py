@@ -2,19 +2,39 @@
 
 import difflib
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
+from .data.batch import RankOneBatch
+from .data.moments import Moments
 from .data.table import Table
 from .features.columns import FittedColumns
 from .kernels import backend
 from .learn.losses import Loss
 from .tt.compiled import CompiledTensor
+from .tt.core_arrays import from_slots, to_slots
+from .tt.scaled_train import ScaledTrain
 from .tt.tensor import TTTensor
 
 ROWS_AT_ONCE = 12_288  # on the CPU: their features stay in cache; a multiple of a block of samples
 DEVICE_ROWS_AT_ONCE = 2**20
 MOST_NAMED = 5  # names that an error suggests
+
+
+class Training(NamedTuple):
+    """What a model keeps of the rows that it was trained on.
+
+    Parameters
+    ----------
+    moments : Moments
+        Means and covariances of the feature vectors of each column.
+    variance : float or array (n_outputs,)
+        Of the raw predictions.
+    """
+
+    moments: Moments
+    variance: np.ndarray | float
 
 
 class Model:
@@ -30,6 +50,8 @@ class Model:
     center, spread : float, or arrays (n_outputs,)
         Predictions are ``center + spread loss.predict(f)`` with the raw predictions
         ``f = <weights, X>``. Only losses that allow rescaling have others than 0 and 1.
+    training : Training, optional
+        Wanted for explanations.
     """
 
     def __init__(
@@ -39,12 +61,54 @@ class Model:
         loss: Loss,
         center: np.ndarray | float = 0.0,
         spread: np.ndarray | float = 1.0,
+        training: Training | None = None,
     ):
         self.columns, self.weights, self.loss = columns, weights, loss
-        self.center, self.spread = center, spread
+        self.center, self.spread, self.training = center, spread, training
 
     def __reduce__(self):
-        return Model, (self.columns, self.weights, self.loss, self.center, self.spread)
+        fields = self.columns, self.weights, self.loss, self.center, self.spread, self.training
+        return Model, fields
+
+    @property
+    def has_outputs(self) -> bool:
+        """Whether the weights have one more mode, for several classes or targets."""
+        return self.weights.ndim > len(self.columns)
+
+    def trained_on(self, batch: RankOneBatch, weights: np.ndarray) -> "Model":
+        """Return the model with what explanations need to know of its training rows.
+
+        O(d) per row, and a prediction.
+
+        Parameters
+        ----------
+        batch : RankOneBatch
+            Of `columns`.
+        weights : array (m,)
+        """
+        f = self.raw_weights.contract(batch)
+        mean = np.average(f, axis=0, weights=weights)
+        variance = np.average((f - mean) ** 2, axis=0, weights=weights)
+        training = Training(Moments.of_batch(batch, weights), variance)
+        return Model(
+            self.columns, self.weights, self.loss, self.center, self.spread, training
+        )
+
+    @cached_property
+    def raw_weights(self) -> TTTensor:
+        """The weights in the units of the target; without its center.
+
+        Where only differences between outputs count, those sum to 0: what all outputs have in
+        common would count in variances, but changes no prediction.
+        """
+        if not self.has_outputs:
+            return self.weights * float(self.spread)
+        scaled = self.weights.scaled_train
+        *slots, last = to_slots(scaled.train)
+        last = last * np.reshape(self.spread, (-1, 1, 1))
+        if self.loss.compares_outputs:
+            last = last - last.mean(axis=0)
+        return TTTensor.from_train(ScaledTrain(from_slots([*slots, last]), scaled.exponent))
 
     @cached_property
     def _compiled(self) -> CompiledTensor:
@@ -102,10 +166,10 @@ class Model:
             fitted.to_user_units(core)
             for fitted, core in zip(self.columns, self.weights.cores, strict=False)
         ]
-        if self.weights.ndim == len(self.columns):
-            cores[-1] = cores[-1] * self.spread
-        else:
+        if self.has_outputs:
             cores.append(self.weights.cores[-1] * np.reshape(self.spread, (1, -1, 1)))
+        else:
+            cores[-1] = cores[-1] * self.spread
         W = TTTensor(cores)
         if not np.any(self.center):
             return W
@@ -160,7 +224,7 @@ class Model:
                     f"one of its functions, {', '.join(map(repr, column.slot_names))}."
                 )
         index = tuple(chosen.get(k, 0) for k in range(len(self.columns)))
-        return index if self.weights.ndim == len(index) else (*index, slice(None))
+        return (*index, slice(None)) if self.has_outputs else index
 
     def _find(self, name) -> tuple[int, int]:
         """Return the column and the slot of a name."""

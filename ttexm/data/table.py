@@ -68,6 +68,10 @@ class Table:
         columns = [column[rows] for column in self.columns]
         return Table(len(columns[0]), columns)
 
+    def with_columns(self, places: Sequence[int]) -> "Table":
+        """Return some of the columns."""
+        return Table(self.n_rows, [self.columns[k] for k in places])
+
 
 def number_column(label: Hashable, values: np.ndarray) -> NumberColumn:
     """Return a column of floats under the name that its table has for it."""

@@ -57,6 +57,9 @@ class Loss(ABC):
     couples_outputs : bool
         Whether the outputs of a sample depend on each other, as those of the softmax do. False by
         default: each output then has a loss of its own.
+    compares_outputs : bool
+        Whether only differences between the outputs of a sample count, as for the softmax. False
+        by default.
     has_probabilities : bool
         Whether `predict` gives probabilities: of class 1, for "signs", or of each class, for
         "one_hot". False by default.
@@ -65,6 +68,7 @@ class Loss(ABC):
     targets = "numbers"
     allows_rescaling = False
     couples_outputs = False
+    compares_outputs = False
     has_probabilities = False
 
     @abstractmethod
@@ -176,6 +180,7 @@ class Softmax(Loss):
 
     targets = "one_hot"
     couples_outputs = True
+    compares_outputs = True
     has_probabilities = True
 
     def value(self, y: np.ndarray, f: np.ndarray) -> np.ndarray:
