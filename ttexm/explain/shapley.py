@@ -13,7 +13,7 @@ from ..kernels import shapley as kernels
 from ..tt.core_arrays import to_slots
 from ..tt.scaled_numbers import ldexp
 from ..tt.tensor import TTTensor
-from .anova import nodes_on_unit_interval
+from .decomposition import nodes_on_unit_interval
 
 NODES_AT_ONCE = 8  # numbers in a vector register
 MANY_COLUMNS, MOST_NODES = 208, 64  # with more columns, so many nodes are enough

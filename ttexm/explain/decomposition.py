@@ -15,7 +15,6 @@ sums over sets of columns are sums over squared entries of one tensor train.
 """
 
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
 
@@ -25,147 +24,144 @@ from ..tt.scaled_train import ScaledTrain
 from ..tt.tensor import TTTensor
 
 
-class Shares(NamedTuple):
-    """Variances of sets of columns: sums of Var f_S, each times ``4^exponent``.
+class Squares:
+    """Sums of squared entries of a train, over the sets of columns that are not at slot 0.
+
+    Variances of terms, for the train of the module's docstring; or squared weights, for the weights
+    themselves. With several outputs, the last mode, the squares are summed over them.
 
     Parameters
     ----------
-    total : float
-        Of all sets: the variance of f under independent columns.
-    first : array (d,)
-        Of each column alone.
-    totals : array (d,)
-        Of all sets with the column in them.
-    by_order : array (d + 1,)
-        Of all sets of so many columns; the first one is 0.
-    shapley : array (d,)
-        Each set divided equally among its columns: they sum to the total.
-    """
+    train : ScaledTrain
+    n_columns : int
 
-    total: float
-    first: np.ndarray
-    totals: np.ndarray
-    by_order: np.ndarray
-    shapley: np.ndarray
-
-
-class Anova:
-    """Terms of a weight tensor, and their variances.
-
-    Parameters
+    Attributes
     ----------
-    weights : TTTensor
-        A mode for each column, and one more for the outputs if there are several. Variances are
-        sums over the outputs.
-    moments : Moments
-        Of the columns.
+    exponent : int
+        All results are to be multiplied by ``4^exponent``.
+    outside, inside : lists of arrays (r0, r1) and (q, r0, r1)
+        Slot 0 of each core, for columns that are not in a set, and the others. All cores but the
+        first are right-orthogonal.
     """
 
-    def __init__(self, weights: TTTensor, moments: Moments):
-        self.weights, self.moments = weights, moments
-        scaled = weights.scaled_train.normalized
-        slots, d = to_slots(scaled.train), len(moments)
-        whitened = []
-        for k in range(d):
-            column, core = moments[k], np.asarray(slots[k], np.float64)
-            whitened.append(np.concatenate([column.average(core)[None], column.deviations(core)]))
-        # In the right-orthogonal gauge the squared norm of the first cores is that of the whole.
-        train = ScaledTrain(from_slots([*whitened, *slots[d:]]), scaled.exponent)
+    def __init__(self, train: ScaledTrain, n_columns: int):
+        # In this gauge the squared norm of the first cores is the sum over all that follows.
         gauged = TTTensor.from_train(train).orthogonalize(0).scaled_train
-        cores = to_slots(gauged.train)
-        self.exponent = gauged.exponent
-        self.tail = cores[d][:, :, 0].T if len(cores) > d else np.ones((1, 1))
-        self.averages = [core[0] for core in cores[:d]]
-        self.deviations = [core[1:] for core in cores[:d]]
+        cores, self.exponent = to_slots(gauged.train), gauged.exponent
+        has_outputs = len(cores) > n_columns
+        self.tail = cores[n_columns][:, :, 0].T if has_outputs else np.ones((1, 1))
+        self.outside = [core[0] for core in cores[:n_columns]]
+        self.inside = [core[1:] for core in cores[:n_columns]]
+
+    @property
+    def cores(self) -> list[np.ndarray]:
+        """The cores (1 + q, r0, r1) of the columns."""
+        return [
+            np.concatenate([A[None], B]) for A, B in zip(self.outside, self.inside, strict=True)
+        ]
 
     def __len__(self) -> int:
-        return len(self.moments)
-
-    # -- variances -----------------------------------------------------------------------------
+        return len(self.outside)
 
     @cached_property
-    def _left_averages(self):
+    def _left_outside(self):
         """The product of the averages before each column, (1, r)."""
         products = [np.ones((1, 1))]
-        for A in self.averages:
+        for A in self.outside:
             products.append(products[-1] @ A)
         return products
 
     @cached_property
-    def _right_averages(self):
+    def _right_outside(self):
         """The product of the averages from each column on, (r, outputs)."""
         products = [self.tail]
-        for A in reversed(self.averages):
+        for A in reversed(self.outside):
             products.append(A @ products[-1])
         return products[::-1]
 
-    def variance_of(self, columns: tuple[int, ...]) -> float:
-        """Return the variance of the term of some columns, in O(d n r^3)."""
+    def of_set(self, columns: tuple[int, ...]) -> float:
+        """Return that of one set of columns, in O(d n r^3)."""
         gram = np.ones((1, 1))
-        for k, (A, B) in enumerate(zip(self.averages, self.deviations, strict=True)):
+        for k, (A, B) in enumerate(zip(self.outside, self.inside, strict=True)):
             gram = _carry(B, gram) if k in columns else A.T @ gram @ A
         return float(np.sum(self.tail * (gram @ self.tail)))
 
     def first(self) -> np.ndarray:
-        """Return the variances of the columns alone, (d,), in O(d n r^2)."""
+        """Return those of each column alone, (d,), in O(d n r^2)."""
         found = [
             np.sum((left @ B @ right) ** 2)
             for left, B, right in zip(
-                self._left_averages[:-1], self.deviations, self._right_averages[1:], strict=True
+                self._left_outside[:-1], self.inside, self._right_outside[1:], strict=True
             )
         ]
         return np.array(found)
 
     def total(self) -> float:
-        """Return the variance under independent columns, in O(d n r^3).
+        """Return the sum over all sets but the empty one, in O(d n r^3).
 
-        Terms with no column so far are kept apart from the others: a mean that is far larger than
+        Sets with no column so far are kept apart from the others: a mean that is far larger than
         the variance costs no digits.
         """
         none, some = np.ones((1, 1)), np.zeros((1, 1))
-        for A, B in zip(self.averages, self.deviations, strict=True):
+        for A, B in zip(self.outside, self.inside, strict=True):
             some = A.T @ some @ A + _carry(B, none + some)
             none = A.T @ none @ A
         return float(np.sum(self.tail * (some @ self.tail)))
 
     def totals(self) -> np.ndarray:
-        """Return the variance of all terms with each column, (d,), in O(d n r^3)."""
+        """Return the sum over all sets with each column, (d,), in O(d n r^3)."""
         return self._weighted_totals(np.ones(1))[0]
 
     def shapley(self) -> np.ndarray:
-        """Return the Shapley effects, (d,), in O(d^2 n r^3).
+        """Return the sums where a set is divided equally among its columns, (d,), in O(d^2 n r^3).
 
-        A term of j columns counts 1/j for each, the integral of t^(j - 1): of a polynomial, for
-        which the quadrature is exact.
+        A set of j columns counts 1/j for each of them, the integral of t^(j - 1): of a polynomial,
+        for which the quadrature is exact.
         """
         nodes, weights = nodes_on_unit_interval((len(self) + 1) // 2)
         return weights @ self._weighted_totals(nodes)
 
     def _weighted_totals(self, t):
-        """The variance of all terms with each column, where others in them count t, (nodes, d)."""
+        """The sums over all sets with each column, where the others in them count t, (nodes, d)."""
         t, right = t[:, None, None], self.tail @ self.tail.T
         rights = [np.broadcast_to(right, (len(t), *right.shape))]
-        for A, B in zip(self.averages[:0:-1], self.deviations[:0:-1], strict=True):
+        for A, B in zip(self.outside[:0:-1], self.inside[:0:-1], strict=True):
             right = rights[-1]
             rights.append(A @ right @ A.T + t * _carry_back(B, right))
         left, found = np.ones((len(t), 1, 1)), []
-        for A, B, right in zip(self.averages, self.deviations, reversed(rights), strict=True):
+        for A, B, right in zip(self.outside, self.inside, reversed(rights), strict=True):
             within = _carry(B, left)
             found.append(np.sum(within * right, axis=(1, 2)))
             left = A.T @ left @ A + t * within
         return np.stack(found, axis=1)
 
     def by_order(self) -> np.ndarray:
-        """Return the variance of all terms of j columns, (d + 1,), in O(d^2 n r^3)."""
-        gram = np.ones((1, 1, 1))  # of the terms of j of the columns so far
-        for A, B in zip(self.averages, self.deviations, strict=True):
+        """Return the sum over all sets of j columns, (d + 1,), in O(d^2 n r^3)."""
+        gram = np.ones((1, 1, 1))  # of the sets of j of the columns so far
+        for A, B in zip(self.outside, self.inside, strict=True):
             following = np.zeros((len(gram) + 1, A.shape[1], A.shape[1]))
             following[:-1] = A.T @ gram @ A
             following[1:] += _carry(B, gram)
             gram = following
-        found = np.sum(self.tail * (gram @ self.tail), axis=(1, 2))
-        found[0] = 0
-        return found
+        return np.sum(self.tail * (gram @ self.tail), axis=(1, 2))
+
+
+def variances(weights: TTTensor, moments: Moments) -> Squares:
+    """Return the variances of all terms.
+
+    Parameters
+    ----------
+    weights : TTTensor
+        A mode for each column, and one more for the outputs if there are several.
+    moments : Moments
+        Of the columns.
+    """
+    scaled, d = weights.scaled_train.normalized, len(moments)
+    slots, whitened = to_slots(scaled.train), []
+    for k in range(d):
+        column, core = moments[k], np.asarray(slots[k], np.float64)
+        whitened.append(np.concatenate([column.average(core)[None], column.deviations(core)]))
+    return Squares(ScaledTrain(from_slots([*whitened, *slots[d:]]), scaled.exponent), d)
 
 
 def _carry(B, gram):

@@ -1,0 +1,154 @@
+"""The strongest interactions of a model, as objects that can be read and printed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..data.table import Table
+from ..model import Model
+from ..tt.scaled_numbers import ldexp
+from .effects import Term
+from .shares import variance_on_rows, variances_of
+from .strongest import find_strongest
+
+
+@dataclass(frozen=True)
+class Interaction:
+    """One term of the decomposition: the effect of some columns together.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    share : float
+        Of the variance under independent columns.
+    effect : float
+        The standard deviation of the term, in units of the raw prediction.
+    share_on_rows : float
+        ``Cov(f_S, f) / Var f`` on the rows that were given, else NaN. Over all terms it sums to 1;
+        it is negative for a term that others cancel.
+    """
+
+    columns: tuple[str, ...]
+    share: float
+    effect: float
+    share_on_rows: float
+
+    @property
+    def order(self) -> int:
+        """The number of columns."""
+        return len(self.columns)
+
+
+class TopInteractions(list):
+    """The strongest interactions, from the first one on: a list that says how sure it is.
+
+    Attributes
+    ----------
+    is_proved : bool
+        Whether it is proved that no other set of columns is stronger.
+    most_missed : float
+        No set of columns that is not in the list has a larger share.
+    ratio : float
+        The variance under independent columns divided by that on the training rows.
+    """
+
+    def __init__(
+        self, found: Sequence[Interaction], is_proved: bool, most_missed: float, ratio: float
+    ):
+        super().__init__(found)
+        self.is_proved, self.most_missed, self.ratio = is_proved, most_missed, ratio
+
+    @property
+    def statement(self) -> str:
+        """What is known of all other sets."""
+        if self.is_proved:
+            return "proved: no other set is stronger"
+        return f"no other set has a share above {self.most_missed:.2g}"
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row per interaction."""
+        import pandas as pd
+
+        return pd.DataFrame(
+            {
+                "columns": [" x ".join(one.columns) for one in self],
+                "order": [one.order for one in self],
+                "share": [one.share for one in self],
+                "effect": [one.effect for one in self],
+                "share_on_rows": [one.share_on_rows for one in self],
+            }
+        )
+
+    def __repr__(self) -> str:
+        names = [" x ".join(one.columns) for one in self]
+        width = max([len("columns"), *map(len, names)])
+        is_on_rows = any(one.share_on_rows == one.share_on_rows for one in self)
+        lines = [f"{'columns':{width}}  order   share  effect" + "  on rows" * is_on_rows]
+        for name, one in zip(names, self, strict=True):
+            line = f"{name:{width}}  {one.order:5}  {one.share:6.4f}  {one.effect:6.3g}"
+            lines.append(line + (f"  {one.share_on_rows:7.4f}" if is_on_rows else ""))
+        lines.append(self.statement)
+        return "\n".join(lines)
+
+
+def top_interactions(
+    model: Model,
+    k: int,
+    orders: tuple[int, int] | None = None,
+    output: int | None = None,
+    table: Table | None = None,
+) -> TopInteractions:
+    """Return the k strongest terms by their variance under independent columns.
+
+    Parameters
+    ----------
+    model : Model
+    k : int
+    orders : (least, most), optional
+        Numbers of columns.
+    output : int, optional
+        One of several outputs; by default variances are summed over them.
+    table : Table, optional
+        Rows for `Interaction.share_on_rows`.
+    """
+    squares = variances_of(model, output)
+    total = squares.total()
+    unit = total if total > 0 else 1.0
+    found = find_strongest(squares.cores, k, orders)
+    sets = [tuple(column for column, _ in one) for one in found.sets]
+    on_rows = _shares_on_rows(model, sets, output, table)
+    terms = [
+        Interaction(
+            tuple(model.columns[j].name for j in columns),
+            float(value / unit),
+            float(ldexp(np.sqrt(value), squares.exponent)),
+            share,
+        )
+        for columns, value, share in zip(sets, found.values, on_rows, strict=True)
+    ]
+    variance = float(ldexp(total, 2 * squares.exponent))
+    on_training_rows = variance_on_rows(model, output)
+    ratio = variance / on_training_rows if on_training_rows else np.nan
+    return TopInteractions(terms, found.is_proved, found.most_missed / unit, ratio)
+
+
+def _shares_on_rows(model, sets, output, table):
+    """``Cov(f_S, f) / Var f`` of each set, summed over the outputs."""
+    if table is None:
+        return [np.nan] * len(sets)
+    f = _centred(model.raw_weights.contract(model.columns.encode(table)), output)
+    variance = np.sum(f**2)
+    return [
+        float(np.sum(_centred(Term(model, columns).on_rows(table), output) * f) / variance)
+        if variance > 0
+        else 0.0
+        for columns in sets
+    ]
+
+
+def _centred(f, output):
+    f = f.reshape(len(f), -1)
+    f = f if output is None else f[:, [output]]
+    return f - f.mean(axis=0)

@@ -1,0 +1,118 @@
+"""Variance shares: how much of a model's variance is due to each column and each order."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ..model import Model
+from ..tt.scaled_numbers import ldexp
+from ..tt.tensor import TTTensor
+from .decomposition import Squares, variances
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class VarianceShares:
+    """Shares of the variance of the raw prediction under independent columns.
+
+    Columns are taken as independent, each distributed as in training. Correlated columns have
+    another variance together: see `ratio`.
+
+    Attributes
+    ----------
+    columns : list of str
+    first : array (d,)
+        Of the column alone, the first-order Sobol indices. They sum to 1 without interactions.
+    total : array (d,)
+        Of the column and all its interactions. These sum to more than 1, the mean order.
+    shapley : array (d,)
+        Shapley effects: each interaction divided equally among its columns. They sum to 1.
+    by_order : array (d + 1,)
+        Of all interactions of j columns, by j; ``by_order[0]`` is 0.
+    variance : float
+        Under independent columns, summed over the outputs.
+    variance_on_rows : float
+        Of the raw predictions for the training rows.
+    """
+
+    columns: list[str]
+    first: np.ndarray
+    total: np.ndarray
+    shapley: np.ndarray
+    by_order: np.ndarray
+    variance: float
+    variance_on_rows: float
+
+    @property
+    def mean_order(self) -> float:
+        """The mean number of columns of a term, weighted by variance: 1 without interactions."""
+        return float(np.arange(len(self.by_order)) @ self.by_order)
+
+    @property
+    def ratio(self) -> float:
+        """The variance under independent columns divided by that on the training rows.
+
+        Near 1, the shares describe the training rows well. Otherwise columns that occur together
+        cancel or amplify each other there, and shares answer another question: what the model does
+        where columns vary on their own.
+        """
+        return self.variance / self.variance_on_rows if self.variance_on_rows else np.nan
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row per column, the largest total first."""
+        import pandas as pd
+
+        shares = {"first": self.first, "total": self.total, "shapley": self.shapley}
+        frame = pd.DataFrame(shares, index=pd.Index(self.columns, name="column"))
+        return frame.sort_values("total", ascending=False, kind="stable")
+
+    def __repr__(self) -> str:
+        width = max([len("column"), *map(len, self.columns)])
+        lines = [f"{'column':{width}}  first  total  shapley"]
+        for k in np.argsort(-self.total, kind="stable"):
+            numbers = f"{self.first[k]:5.3f}  {self.total[k]:5.3f}  {self.shapley[k]:7.3f}"
+            lines.append(f"{self.columns[k]:{width}}  {numbers}")
+        lines.append(f"mean order {self.mean_order:.2f}; {describe_ratio(self)}")
+        return "\n".join(lines)
+
+
+def describe_ratio(shares: VarianceShares) -> str:
+    return (
+        f"variance {shares.variance:.3g} under independent columns, {shares.variance_on_rows:.3g} "
+        "on the training rows"
+    )
+
+
+def variance_shares(model: Model, output: int | None = None) -> VarianceShares:
+    """Return the shares of a model, or of one of its outputs, in O(d^2 n r^3)."""
+    found = variances_of(model, output)
+    total = found.total()
+    unit = total if total > 0 else 1.0
+    by_order = found.by_order()
+    by_order[0] = 0  # the square of the mean
+    return VarianceShares(
+        [column.name for column in model.columns],
+        found.first() / unit,
+        found.totals() / unit,
+        found.shapley() / unit,
+        by_order / unit,
+        float(ldexp(total, 2 * found.exponent)),
+        variance_on_rows(model, output),
+    )
+
+
+def variances_of(model: Model, output: int | None = None) -> Squares:
+    """Return the variances of the terms of a model, or of one of its outputs."""
+    return variances(weights_of(model, output), model.training.moments)
+
+
+def weights_of(model: Model, output: int | None = None) -> TTTensor:
+    """Return the weights of the raw predictions, of all outputs or of one of them."""
+    if output is None:
+        return model.raw_weights
+    return model.raw_weights[(slice(None),) * len(model.columns) + (output,)]
+
+
+def variance_on_rows(model: Model, output: int | None = None) -> float:
+    variance = np.atleast_1d(model.training.variance)
+    return float(variance.sum() if output is None else variance[output])
