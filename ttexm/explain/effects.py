@@ -1,10 +1,14 @@
 """Terms of single sets of columns: on a grid of the columns' values, and on rows."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from ..data.batch import RankOneBatch
+from ..data.columns import object_column
+from ..data.moments import CodeMoments
 from ..data.table import Table
 from ..features.columns import FittedColumn, FittedColumns
 from ..model import Model
@@ -82,3 +86,57 @@ def _shifted(core, average, has_constant):
     core = core.copy()
     core[0] -= average
     return core
+
+
+@dataclass(frozen=True, eq=False)
+class Effect:
+    """A function of one column or several, on a grid of their values.
+
+    Attributes
+    ----------
+    columns : tuple of str
+    points : tuple of lists
+        For each column the values of the grid: levels, with None for missing ones if there were any
+        in training; knots of curves; or equally spaced numbers over the training range.
+    values : array
+        One axis per column, and a last one for the outputs if there are several.
+    """
+
+    columns: tuple[str, ...]
+    points: tuple[list, ...]
+    values: np.ndarray
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with one row per point of the grid."""
+        import pandas as pd
+
+        index = pd.MultiIndex.from_product(self.points, names=self.columns)
+        values = self.values.reshape(len(index), -1)
+        names = ["effect"] if values.shape[1] == 1 else [f"effect{j}" for j in range(values.shape[1])]
+        return pd.DataFrame(values, index, names).reset_index()
+
+
+def effect_on_grid(model: Model, columns: Sequence[int]) -> Effect:
+    """Return the term of some columns on a grid of all combinations of their values."""
+    columns = sorted(columns)
+    points = tuple(grid_of(model, k) for k in columns)
+    vectors = [
+        vectors_at(model.columns[k], values) for k, values in zip(columns, points, strict=True)
+    ]
+    names = tuple(model.columns[k].name for k in columns)
+    return Effect(names, points, Term(model, columns).on_grid(vectors))
+
+
+def grid_of(model: Model, k: int) -> list:
+    """Return the values of column k on which effects are shown."""
+    moments = model.training.moments[k]
+    has_missing = isinstance(moments, CodeMoments) and moments.shares[0] > 0
+    return [*model.columns[k].points(), *([None] if has_missing else [])]
+
+
+def vectors_at(fitted: FittedColumn, values: Sequence) -> np.ndarray:
+    """Return the feature vectors (P, n) of values of a column."""
+    objects = np.empty(len(values), object)
+    objects[:] = values
+    column = object_column(fitted.name, objects, False)
+    return FittedColumns([fitted]).encode(Table(len(values), [column]), "cpu").vectors(0)

@@ -9,36 +9,45 @@ import numpy as np
 from ..data.table import Table
 from ..model import Model
 from ..tt.scaled_numbers import ldexp
+from .decomposition import Squares
 from .effects import Term
-from .shares import variance_on_rows, variances_of
+from .shares import variance_on_rows, variances_of, weights_of
 from .strongest import find_strongest
 
 
 @dataclass(frozen=True)
 class Interaction:
-    """One term of the decomposition: the effect of some columns together.
+    """What some columns do together: a term of the decomposition, or a weight.
 
     Attributes
     ----------
     columns : tuple of str
     share : float
-        Of the variance under independent columns.
+        Of the variance under independent columns; of the sum of all squared weights.
     effect : float
-        The standard deviation of the term, in units of the raw prediction.
+        The standard deviation of the term, in units of the raw prediction; the size of the weight.
     share_on_rows : float
         ``Cov(f_S, f) / Var f`` on the rows that were given, else NaN. Over all terms it sums to 1;
         it is negative for a term that others cancel.
+    slots : tuple of str
+        For a weight: one function of each column, by name; see `Model.coefficient`.
     """
 
     columns: tuple[str, ...]
     share: float
     effect: float
-    share_on_rows: float
+    share_on_rows: float = np.nan
+    slots: tuple[str, ...] = ()
 
     @property
     def order(self) -> int:
         """The number of columns."""
         return len(self.columns)
+
+    @property
+    def name(self) -> str:
+        """The columns, or their functions, as one string."""
+        return " x ".join(self.slots or self.columns)
 
 
 class TopInteractions(list):
@@ -71,29 +80,20 @@ class TopInteractions(list):
         """Return a pandas data frame with one row per interaction."""
         import pandas as pd
 
-        return pd.DataFrame(
-            {
-                "columns": [" x ".join(one.columns) for one in self],
-                "order": [one.order for one in self],
-                "share": [one.share for one in self],
-                "effect": [one.effect for one in self],
-                "share_on_rows": [one.share_on_rows for one in self],
-            }
-        )
+        names = ["name", "order", "share", "effect", "share_on_rows"]
+        return pd.DataFrame({name: [getattr(one, name) for one in self] for name in names})
 
     def __repr__(self) -> str:
-        names = [" x ".join(one.columns) for one in self]
-        width = max([len("columns"), *map(len, names)])
-        is_on_rows = any(one.share_on_rows == one.share_on_rows for one in self)
-        lines = [f"{'columns':{width}}  order   share  effect" + "  on rows" * is_on_rows]
-        for name, one in zip(names, self, strict=True):
-            line = f"{name:{width}}  {one.order:5}  {one.share:6.4f}  {one.effect:6.3g}"
-            lines.append(line + (f"  {one.share_on_rows:7.4f}" if is_on_rows else ""))
-        lines.append(self.statement)
-        return "\n".join(lines)
+        width = max((len(one.name) for one in self), default=0)
+        has_rows = not all(np.isnan(one.share_on_rows) for one in self)
+        lines = [f"{'':{width}}  order   share  effect" + "  on rows" * has_rows]
+        for one in self:
+            line = f"{one.name:{width}}  {one.order:5}  {one.share:6.4f}  {one.effect:6.3g}"
+            lines.append(line + (f"  {one.share_on_rows:7.4f}" if has_rows else ""))
+        return "\n".join([*lines, self.statement])
 
 
-def top_interactions(
+def top_terms(
     model: Model,
     k: int,
     orders: tuple[int, int] | None = None,
@@ -119,19 +119,51 @@ def top_interactions(
     found = find_strongest(squares.cores, k, orders)
     sets = [tuple(column for column, _ in one) for one in found.sets]
     on_rows = _shares_on_rows(model, sets, output, table)
+    effects = ldexp(np.sqrt(found.values), squares.exponent)
     terms = [
-        Interaction(
-            tuple(model.columns[j].name for j in columns),
-            float(value / unit),
-            float(ldexp(np.sqrt(value), squares.exponent)),
-            share,
-        )
-        for columns, value, share in zip(sets, found.values, on_rows, strict=True)
+        Interaction(_names(model, columns), float(value / unit), float(effect), share)
+        for columns, value, effect, share in zip(sets, found.values, effects, on_rows, strict=True)
     ]
     variance = float(ldexp(total, 2 * squares.exponent))
     on_training_rows = variance_on_rows(model, output)
     ratio = variance / on_training_rows if on_training_rows else np.nan
     return TopInteractions(terms, found.is_proved, found.most_missed / unit, ratio)
+
+
+def top_weights(
+    model: Model,
+    k: int,
+    orders: tuple[int, int] | None = None,
+    output: int | None = None,
+) -> TopInteractions:
+    """Return the k largest weights of products of functions; parameters as of `top_terms`.
+
+    The weights are those of the model's own functions, which have a spread of about 1, not in the
+    units of the table. They depend on where a function is 0 and on how levels are coded.
+    """
+    for column in model.columns:
+        if not column.has_constant:
+            raise ValueError(
+                f"Column {column.name!r} has no constant, so that there are no weights without it; "
+                "use by='variance'."
+            )
+    squares = Squares(weights_of(model, output).scaled_train, len(model.columns))
+    total = squares.total()
+    unit = total if total > 0 else 1.0
+    found = find_strongest(squares.cores, k, orders, is_joint=False)
+    effects = ldexp(np.sqrt(found.values), squares.exponent)
+    terms = [
+        Interaction(
+            _names(model, [j for j, _ in one]), float(value / unit), float(effect),
+            slots=tuple(model.columns[j].slot_names[i] for j, i in one),
+        )
+        for one, value, effect in zip(found.sets, found.values, effects, strict=True)
+    ]  # fmt: skip
+    return TopInteractions(terms, found.is_proved, found.most_missed / unit, np.nan)
+
+
+def _names(model, columns):
+    return tuple(model.columns[j].name for j in columns)
 
 
 def _shares_on_rows(model, sets, output, table):

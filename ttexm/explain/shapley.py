@@ -1,114 +1,105 @@
-"""Shapley values and interaction indices of single predictions, exact for all 2^d terms.
+"""Shapley values and interactions of single predictions."""
 
-f is linear in the feature vector of each column. With a base vector per column, the value of a set
-of columns is f with their own feature vectors and the base for all others; the Shapley value is the
-integral over t of the derivative by one column, with ``base + t (phi - base)`` for the others.
-"""
+from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.batch import RankOneBatch
-from ..kernels import schedule
-from ..kernels import shapley as kernels
-from ..tt.core_arrays import to_slots
-from ..tt.scaled_numbers import ldexp
-from ..tt.tensor import TTTensor
-from .decomposition import nodes_on_unit_interval
+from ..data.table import Table
+from ..model import Model
+from .background import Background
+from .games import Game
+from .shares import weights_of
 
-NODES_AT_ONCE = 8  # numbers in a vector register
-MANY_COLUMNS, MOST_NODES = 208, 64  # with more columns, so many nodes are enough
-NUMBERS_AT_ONCE = 2**18  # of the results for the rows of one task
+AGREEMENT = 1e-6  # relative difference to the prediction that is more than rounding
 
 
-class Game:
-    """The game of one weight tensor: lines from a base to rows.
+def shap_values(
+    model: Model, table: Table, background: Background | None = None, output: int | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return Shapley values (m, d, outputs) of raw predictions, and the base value (outputs,).
 
     Parameters
     ----------
-    weights : TTTensor
-        A mode for each column, and one more for the outputs if there are several.
-    n_columns : int
+    model : Model
+    table : Table
+    background : Background, optional
+        By default, columns are independent and distributed as in training.
+    output : int, optional
+        One of several outputs.
+
+    Notes
+    -----
+    O(d^2 r^2) per row and output, times the clusters of the background.
     """
-
-    def __init__(self, weights: TTTensor, n_columns: int):
-        scaled = weights.scaled_train.normalized
-        slots = [np.asarray(slot, np.float64) for slot in to_slots(scaled.train)]
-        self.cores, self.exponent = slots[:n_columns], scaled.exponent
-        last = slots[n_columns:]
-        self.tails = last[0][:, :, 0].T.copy() if last else np.ones((1, 1))
-
-    def values(self, batch: RankOneBatch, base: list[np.ndarray]) -> np.ndarray:
-        """Return the Shapley values (m, d, outputs), in O(d^2 r^2) per row and output."""
-        return self._run(kernels.shapley_values, 4, 1, batch, base, lambda t: 1.0)
-
-    def pairs(self, batch: RankOneBatch, base: list[np.ndarray], is_taylor: bool) -> np.ndarray:
-        """Return the indices of pairs (m, d, d, outputs), in O(d^3 r^2) per row and output.
-
-        The Shapley interaction index, or that of Shapley and Taylor, of order 2; 0 on the diagonal.
-        """
-        weight = (lambda t: 2 * (1 - t)) if is_taylor else (lambda t: 1.0)
-        return self._run(kernels.shapley_pairs, 6, 2, batch, base, weight)
-
-    def _run(self, kernel, n_vectors, order, batch, base, weight):
-        lines, d, m = self._lines(batch, base), len(self.cores), len(batch)
-        t, weights = nodes_on_unit_interval(_enough_nodes(d))
-        weights = weights * weight(t)
-        rank, n_outputs = int(lines.ranks.max()), self.tails.shape[1]
-        out = np.zeros((m, *[d] * order, n_outputs))
-
-        def run_rows(first, last):
-            work = np.empty((d + n_vectors, rank, len(t)))
-            powers, D = np.empty(d, np.int64), np.empty(len(lines.base))
-            kernel(
-                tuple(lines), t, weights, self.tails, work, powers, D, out, first, last
-            )
-
-        flops = 8.0 * m * len(lines.base) * len(t) * n_outputs * (d if order == 2 else 1)
-        schedule.run(run_rows, m, flops)
-        return ldexp(out, self.exponent)
-
-    def _lines(self, batch, base):
-        modes, m, d = batch.modes, len(batch), len(self.cores)
-        averages, matrices = [], []
-        codes, shares, numbers = np.zeros((m, d), np.int64), np.zeros((m, d)), []
-        for k, (core, b) in enumerate(zip(self.cores, base, strict=True)):
-            M = np.tensordot(b, core, 1)
-            averages.append(M)
-            if modes.is_coded[k]:
-                codes[:, k] = modes.stored(batch.arrays, m, k)[:, 0]
-                matrices.append(np.tensordot(_vectors_of_codes(modes, k), core, 1) - M)
-            elif modes.is_curve[k]:
-                place = modes.stored(batch.arrays, m, k)[:, 0]
-                codes[:, k] = place
-                shares[:, k] = place - codes[:, k]
-                matrices.append(np.tensordot(modes.tables[k], core, 1) - M)
-            else:
-                first = int(modes.has_constant[k] and b[0] == 1)
-                numbers.append(batch.vectors(k)[:, first:] - b[first:])
-                matrices.append(core[first:])
-        n_numbers = np.zeros(d, np.int64)
-        n_numbers[~(modes.is_coded | modes.is_curve)] = [part.shape[1] for part in numbers]
-        ranks = np.array([core.shape[1] for core in self.cores] + [self.cores[-1].shape[2]])
-        return kernels.Lines(
-            ranks, *_join(averages), *_join(matrices), n_numbers, codes, shares,
-            np.ascontiguousarray(np.hstack(numbers)) if numbers else np.zeros((m, 0)),
-            np.cumsum(n_numbers) - n_numbers,
-        )  # fmt: skip
+    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    game = Game(weights, len(model.columns))
+    values, base = 0.0, 0.0
+    for share, vectors in _bases(model, background):
+        values = values + share * game.values(batch, vectors)
+        base = base + share * game.value_at(vectors)
+    _check_sum(values.sum(axis=1) + base, weights.contract(batch))
+    return values, base + _center(model, output)
 
 
-def _join(arrays):
-    """Arrays as one flat array, and where each begins."""
-    sizes = np.array([array.size for array in arrays])
-    return np.concatenate([array.reshape(-1) for array in arrays]), np.cumsum(sizes) - sizes
+def interaction_values(
+    model: Model,
+    table: Table,
+    is_taylor: bool = False,
+    background: Background | None = None,
+    output: int | None = None,
+) -> np.ndarray:
+    """Return interactions (m, d, d, outputs) of raw predictions; each sums to f minus the base.
+
+    Half of the index of a pair is at each of its two places. The diagonal has what is left to a
+    column: its Shapley value without its halves, of the Shapley interaction index; or the effect of
+    the column alone, of that of Shapley and Taylor. Parameters as of `shap_values`.
+    """
+    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    game, d = Game(weights, len(model.columns)), len(model.columns)
+    found = 0.0
+    for share, vectors in _bases(model, background):
+        pairs = game.pairs(batch, vectors, is_taylor) / 2
+        alone = game.alone(batch, vectors) if is_taylor else game.values(batch, vectors)
+        diagonal = alone if is_taylor else alone - pairs.sum(axis=2)
+        pairs[:, range(d), range(d)] = diagonal
+        found = found + share * pairs
+    return found
 
 
-def _vectors_of_codes(modes, k):
-    codes = np.arange(modes.shape[k])[:, None]
-    return modes.kind(k).vectors(codes, modes.shape[k], np.float64(modes.scales[k]))
+def set_values(
+    model: Model,
+    table: Table,
+    sets: Sequence[Sequence[int]],
+    background: Background | None = None,
+    output: int | None = None,
+) -> np.ndarray:
+    """Return the Moebius terms (m, sets, outputs): what columns do together beyond their subsets.
+
+    Without a background these are the terms of the decomposition, see `effects.Term`.
+    """
+    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    game, found = Game(weights, len(model.columns)), 0.0
+    for share, vectors in _bases(model, background):
+        terms = [game.differences(batch, vectors, columns) for columns in sets]
+        found = found + share * np.stack(terms, axis=1)
+    return found
 
 
-def _enough_nodes(d):
-    """A quadrature that is exact for polynomials of degree d - 1, in whole vector registers."""
-    if d > MANY_COLUMNS:
-        return MOST_NODES
-    return -(-d // (2 * NODES_AT_ONCE)) * NODES_AT_ONCE
+def _bases(model, background):
+    if background is None:
+        return [(1.0, [column.mean for column in model.training.moments.columns])]
+    return background.bases(model)
+
+
+def _center(model, output):
+    center = np.atleast_1d(model.center)
+    return center if output is None or len(center) == 1 else center[[output]]
+
+
+def _check_sum(found, f):
+    """Shapley values sum to the prediction: a guard against errors of the program, no test."""
+    f = f.reshape(len(f), -1)
+    if not np.allclose(found, f, rtol=AGREEMENT, atol=AGREEMENT * max(np.abs(f).max(initial=0), 1e-300)):
+        raise FloatingPointError(
+            "Shapley values do not sum to the predictions; the numbers leave the range of floats."
+        )

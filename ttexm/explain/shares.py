@@ -116,3 +116,21 @@ def weights_of(model: Model, output: int | None = None) -> TTTensor:
 def variance_on_rows(model: Model, output: int | None = None) -> float:
     variance = np.atleast_1d(model.training.variance)
     return float(variance.sum() if output is None else variance[output])
+
+
+def order_spectrum(model: Model, by: str = "variance", output: int | None = None) -> np.ndarray:
+    """Return the shares of all sets of j columns, by j (d + 1,), in O(d^2 n r^3).
+
+    Parameters
+    ----------
+    model : Model
+    by : {"variance", "weight"}
+        Of the variance under independent columns; of the squared weights of the model's own
+        functions, the constant included.
+    output : int, optional
+        One of several outputs; by default all are summed.
+    """
+    if by == "variance":
+        return variance_shares(model, output).by_order
+    found = Squares(weights_of(model, output).scaled_train, len(model.columns)).by_order()
+    return found / found.sum() if found.any() else found

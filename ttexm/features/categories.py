@@ -78,6 +78,9 @@ class CategoryColumn(FittedColumn):
     def to_user_units(self, core: np.ndarray) -> np.ndarray:
         return np.concatenate([core[:, :1], self.scale * core[:, 1:]], axis=1)
 
+    def points(self) -> list:
+        return list(self.levels)
+
     def state(self) -> dict[str, Any]:
         return {
             "kind": "category",

@@ -72,6 +72,10 @@ class FittedColumn(ABC):
         """
 
     @abstractmethod
+    def points(self) -> list:
+        """Return values of the column, in order, that show what its functions look like."""
+
+    @abstractmethod
     def state(self) -> dict[str, Any]:
         """Return all that was learned, in plain numbers, strings, lists and dictionaries."""
 

@@ -10,6 +10,7 @@ from ..data.modes import Numeric, Vector
 from .columns import FittedColumn
 from .feature_map import ColumnMap
 
+N_POINTS = 65  # at which functions are shown
 TINY, HUGE = 1e-130, 1e130  # between them squares are normal floats, also of last digits
 
 
@@ -93,7 +94,8 @@ class FunctionMap(ColumnMap):
         x, weights = (x[known], weights[known]) if known.any() else (np.zeros(1), np.ones(1))
         exponent = _exponent(x) if self.is_relative else 0
         learned = self.learn(np.ldexp(x, -exponent), weights, column.name)
-        return FunctionColumn(column.name, self, learned, scale, exponent)
+        span = float(x.min()), float(x.max())
+        return FunctionColumn(column.name, self, learned, scale, exponent, span)
 
 
 def _exponent(x):
@@ -116,16 +118,26 @@ class FunctionColumn(FittedColumn):
         Multiplies every function but the constant.
     exponent : int
         The functions are those of ``2^-exponent x``.
+    span : (float, float)
+        The smallest and the largest value in training.
     """
 
-    def __init__(self, name: str, basis: "FunctionMap", learned: dict, scale: float, exponent: int):
+    def __init__(
+        self,
+        name: str,
+        basis: "FunctionMap",
+        learned: dict,
+        scale: float,
+        exponent: int,
+        span: tuple[float, float],
+    ):
         names = ["1"] if basis.constant else []
         # Without a constant slot there is no order of interaction to scale.
         super().__init__(
             name, [*names, *basis.function_names(name, **learned)], scale if basis.constant else 1.0
         )
         self.kind = Numeric() if basis.constant else Vector()
-        self.basis, self.learned, self.exponent = basis, learned, exponent
+        self.basis, self.learned, self.exponent, self.span = basis, learned, exponent, span
 
     def stored(self, column: Column) -> np.ndarray:
         x = column.numbers()
@@ -164,6 +176,10 @@ class FunctionColumn(FittedColumn):
         units = np.vstack([np.eye(1, len(self.slot_names)), self.scale * units])
         return np.einsum("aib,ij->ajb", core, units)
 
+    def points(self) -> list:
+        low, high = self.span
+        return [low] if low == high else np.linspace(low, high, N_POINTS).tolist()
+
     def state(self) -> dict[str, Any]:
         return {
             "kind": "functions",
@@ -173,4 +189,5 @@ class FunctionColumn(FittedColumn):
             "learned": self.learned,
             "scale": self.scale,
             "exponent": self.exponent,
+            "span": list(self.span),
         }

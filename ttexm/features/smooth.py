@@ -116,7 +116,9 @@ class Smooth(FunctionMap):
 
     def fit_column(self, column: Column, weights: np.ndarray, scale: float) -> "CurveColumn":
         fitted = super().fit_column(column, weights, scale)
-        return CurveColumn(fitted.name, self, fitted.learned, scale, fitted.exponent)
+        return CurveColumn(
+            fitted.name, self, fitted.learned, scale, fitted.exponent, fitted.span
+        )
 
 
 class CurveColumn(FunctionColumn):
@@ -142,6 +144,9 @@ class CurveColumn(FunctionColumn):
     @property
     def plain_knots(self) -> np.ndarray | None:
         return None if self.exponent else self.knots
+
+    def points(self) -> list:
+        return np.ldexp(self.knots, self.exponent).tolist()
 
     def stored(self, column: Column) -> np.ndarray:
         x = column.numbers()
