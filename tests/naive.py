@@ -280,3 +280,53 @@ def smooth_functions(x, weights, knots):
     roughness, U = np.linalg.eigh(inverse @ Q.T @ D.T @ D @ Q @ inverse.T)
     functions = np.column_stack([kx, Q @ inverse.T @ U])
     return functions * np.sign(functions[-1]), roughness
+
+
+# -- explanations: all subsets of the columns are written out -------------------------------------
+
+
+def subsets(d):
+    return [S for j in range(d + 1) for S in itertools.combinations(range(d), j)]
+
+
+def game(W, phis, base):
+    """{S: f with phi of the samples for k in S and the base for others}, W (n_1, .., n_d, K)."""
+    found = {}
+    for S in subsets(len(phis)):
+        rows = []
+        for s in range(len(phis[0])):
+            T = W
+            for k, phi in enumerate(phis):
+                T = np.tensordot(phi[s] if k in S else base[k], T, 1)
+            rows.append(T)
+        found[S] = np.array(rows).reshape(len(phis[0]), W.shape[-1])
+    return found
+
+
+def moebius(values):
+    """What each set does beyond its subsets."""
+    return {
+        S: sum((-1) ** (len(S) - len(U)) * values[U] for U in values if set(U) <= set(S))
+        for S in values
+    }
+
+
+def index_of(terms, T, weight):
+    """The sum of weight(|S|) times the terms of all S that contain T."""
+    return sum(weight(len(S)) * term for S, term in terms.items() if set(T) <= set(S))
+
+
+def term_variances(W, phis, shares):
+    """{S: Var f_S} for independent columns: each takes its rows with these shares."""
+    means = [shares @ phi for phi in phis]
+    found = {}
+    for S in subsets(len(phis)):
+        values = W
+        for k, (phi, mean) in enumerate(zip(phis, means, strict=True)):
+            vectors = phi - mean if k in S else mean[None]
+            values = np.moveaxis(np.tensordot(vectors, values, (1, k)), 0, k)
+        squares = np.sum(values**2, axis=-1)
+        for k in range(len(phis)):
+            squares = np.tensordot(shares if k in S else np.ones(1), squares, 1)
+        found[S] = float(squares)
+    return found

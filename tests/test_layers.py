@@ -16,6 +16,7 @@ ROOMS = [
     ["features"],
     ["learn"],
     ["model", "losses", "solvers", "interop"],
+    ["explain"],
     ["base_estimator"],
     ["estimators", "archives"],
     ["datasets"],

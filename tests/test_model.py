@@ -298,7 +298,8 @@ def restored(state):
     kind = features.function_map.FunctionColumn
     if isinstance(basis, Smooth):
         kind = features.smooth.CurveColumn
-    return kind(state["name"], basis, state["learned"], state["scale"], state["exponent"])
+    rest = [state[name] for name in ("learned", "scale", "exponent", "span")]
+    return kind(state["name"], basis, *rest)
 
 
 @pytest.mark.parametrize("chosen", [c for c, _ in MAPS if not isinstance(c, Basis)], ids=repr)

@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 
 from .data.rows import merge, row_keys
 from .data.table import Table, read_table
+from .explain.methods import Readable
 from .features import Auto, FeatureMap, PerColumn
 from .kernels import backend
 from .kernels.blas import single_threaded_blas
@@ -52,7 +53,7 @@ class Target:
 
 
 @dataclass(eq=False, repr=False)
-class ExponentialMachine(ABC, BaseEstimator):
+class ExponentialMachine(Readable, ABC, BaseEstimator):
     """Base of the estimators: parameters, and what does not depend on the kind of the target."""
 
     rank: int | str = "auto"

@@ -1,5 +1,6 @@
 """ExMClassifier and ExMRegressor: Exponential Machines for users of scikit-learn."""
 
+import numbers
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -255,6 +256,14 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         encode = partial(encode_labels, self.classes_, loss)
         return Target(encode(labels, "y"), loss, encode)
 
+    def _output(self, target):
+        if target is None:
+            return None
+        known = self.classes_.tolist()
+        if target not in known:
+            raise ValueError(f"target must be one of the classes, {known}, got {target!r}.")
+        return known.index(target) if self.model_.has_outputs else None
+
     def decision_function(self, X: TableLike) -> np.ndarray:
         """Return the raw predictions: of the second class, (m,), or of each of several."""
         f = self._raw(X)
@@ -489,6 +498,15 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
     def spread_(self) -> float | np.ndarray:
         """What predictions are multiplied by, the deviation of y for the squared loss."""
         return self.model_.spread
+
+    def _output(self, target):
+        if target is None:
+            return None
+        n = self.model_.weights.shape[-1] if self.model_.has_outputs else 1
+        is_place = isinstance(target, numbers.Integral) and not isinstance(target, bool)
+        if not is_place or not 0 <= target < n:
+            raise ValueError(f"target must be a position from 0 to {n - 1}, got {target!r}.")
+        return int(target) if self.model_.has_outputs else None
 
     def predict(self, X: TableLike) -> np.ndarray:
         """Return the predicted target of each row."""

@@ -1,6 +1,7 @@
 """Model: the result of a fit, without the data. It predicts, and its weights can be read."""
 
 import difflib
+import numbers
 from functools import cached_property
 from typing import NamedTuple
 
@@ -90,9 +91,7 @@ class Model:
         mean = np.average(f, axis=0, weights=weights)
         variance = np.average((f - mean) ** 2, axis=0, weights=weights)
         training = Training(Moments.of_batch(batch, weights), variance)
-        return Model(
-            self.columns, self.weights, self.loss, self.center, self.spread, training
-        )
+        return Model(self.columns, self.weights, self.loss, self.center, self.spread, training)
 
     @cached_property
     def raw_weights(self) -> TTTensor:
@@ -150,6 +149,22 @@ class Model:
     def predict(self, f: np.ndarray) -> np.ndarray:
         """Return the predictions that raw predictions stand for, in the units of the target."""
         return self.loss.predict(f) * self.spread + self.center
+
+    def place(self, column: str | int) -> int:
+        """Return the position of a column, given by its name or position."""
+        d, names = len(self.columns), [fitted.name for fitted in self.columns]
+        if isinstance(column, numbers.Integral) and not isinstance(column, bool):
+            if not -d <= column < d:
+                raise ValueError(f"There is no column {column}; there are {d}, from 0 to {d - 1}.")
+            return int(column) % d
+        if not isinstance(column, str):
+            raise TypeError(f"A column is a name or a position, got {column!r}.")
+        if names.count(column) == 1:
+            return names.index(column)
+        if column in names:
+            raise ValueError(f"{column!r} is the name of several columns; give its position.")
+        near = difflib.get_close_matches(column, names, MOST_NAMED, 0.5)
+        raise ValueError(f"There is no column {column!r}{_hint(near)}")
 
     # -- weights -------------------------------------------------------------------------------
 
@@ -243,5 +258,8 @@ class Model:
         for column in self.columns:
             if column.name == name:
                 near = column.slot_names[column.has_constant :][:MOST_NAMED]
-        hint = f"; did you mean {' or '.join(map(repr, near))}?" if near else "."
-        raise ValueError(f"There is no function {name!r}{hint}")
+        raise ValueError(f"There is no function {name!r}{_hint(near)}")
+
+
+def _hint(near):
+    return f"; did you mean {' or '.join(map(repr, near))}?" if near else "."

@@ -72,9 +72,7 @@ def _lost_on_rows(model, small, table):
 
 
 def _with_weights(model, weights):
-    return Model(
-        model.columns, weights, model.loss, model.center, model.spread, model.training
-    )
+    return Model(model.columns, weights, model.loss, model.center, model.spread, model.training)
 
 
 def _rounded(model, rank):

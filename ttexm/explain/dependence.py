@@ -1,4 +1,4 @@
-"""Partial dependence: mean predictions for rows in which the values of some columns are replaced."""
+"""Partial dependence: mean predictions of rows with the values of some columns replaced."""
 
 from collections.abc import Sequence
 
@@ -86,4 +86,3 @@ def _matrices(batch: RankOneBatch, k: int, core: np.ndarray) -> np.ndarray:
 
 def _absorb(left, batch, k, core):
     return np.einsum("sa,sab->sb", left, _matrices(batch, k, core))
-

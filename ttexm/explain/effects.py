@@ -55,7 +55,10 @@ class Term:
 
     def on_rows(self, table: Table) -> np.ndarray:
         """Return the term on the rows of a table with all columns of the model."""
-        parts = [self._encode(fitted, table, k) for k, fitted in zip(self.columns, self._fitted)]
+        parts = [
+            self._encode(fitted, table, k)
+            for k, fitted in zip(self.columns, self._fitted, strict=True)
+        ]
         return self.weights.contract(RankOneBatch.join(parts))
 
     def _encode(self, fitted, table, k):
@@ -79,8 +82,7 @@ class Term:
 
 
 def _shifted(core, average, has_constant):
-    """A core whose value for phi, or for (1, phi) without a constant, is ``phi . core - average``.
-    """
+    """The core of ``phi . core - average``: for phi, or for (1, phi) without a constant."""
     if not has_constant:
         return np.concatenate([-average[None], core])
     core = core.copy()
@@ -112,7 +114,8 @@ class Effect:
 
         index = pd.MultiIndex.from_product(self.points, names=self.columns)
         values = self.values.reshape(len(index), -1)
-        names = ["effect"] if values.shape[1] == 1 else [f"effect{j}" for j in range(values.shape[1])]
+        n = values.shape[1]
+        names = ["effect"] if n == 1 else [f"effect{j}" for j in range(n)]
         return pd.DataFrame(values, index, names).reset_index()
 
 

@@ -88,9 +88,7 @@ class Game:
         def run_rows(first, last):
             work = np.empty((d + n_vectors, rank, len(t)))
             powers, D = np.empty(d, np.int64), np.empty(len(lines.base))
-            kernel(
-                tuple(lines), t, weights, self.tails, work, powers, D, out, first, last
-            )
+            kernel(tuple(lines), t, weights, self.tails, work, powers, D, out, first, last)
 
         flops = 8.0 * m * len(lines.base) * len(t) * n_outputs * (d if order == 2 else 1)
         schedule.run(run_rows, m, flops)

@@ -181,9 +181,7 @@ def _energies_by_order(cores, orders):
     found = []
     for core in reversed(cores):
         found.append(
-            np.array(
-                [exact[max(0, least - j) : most - j + 1].sum(axis=0) for j in range(most + 1)]
-            )
+            np.array([exact[max(0, least - j) : most - j + 1].sum(axis=0) for j in range(most + 1)])
         )
         out = core[0] @ exact @ core[0].T
         for B in core[1:]:

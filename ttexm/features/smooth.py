@@ -116,9 +116,7 @@ class Smooth(FunctionMap):
 
     def fit_column(self, column: Column, weights: np.ndarray, scale: float) -> "CurveColumn":
         fitted = super().fit_column(column, weights, scale)
-        return CurveColumn(
-            fitted.name, self, fitted.learned, scale, fitted.exponent, fitted.span
-        )
+        return CurveColumn(fitted.name, self, fitted.learned, scale, fitted.exponent, fitted.span)
 
 
 class CurveColumn(FunctionColumn):
