@@ -1,7 +1,7 @@
 """The built-in losses inside kernels: values and derivatives of many predictions at once.
 
-exp and log are polynomials here: LLVM makes vector
-instructions of those, but not of calls to the C library.
+exp and log are polynomials here: LLVM makes vector instructions of those, but not of calls to the
+C library.
 """
 
 import math
