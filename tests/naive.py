@@ -317,16 +317,20 @@ def index_of(terms, T, weight):
 
 
 def term_variances(W, phis, shares):
-    """{S: Var f_S} for independent columns: each takes its rows with these shares."""
+    """{S: Var f_S}, W (n_1, .., n_d, K): each column takes its rows on its own, with these shares.
+
+    With <W, x_1 x .. x x_d> squared, and the mean taken over each x_k.
+    """
     means = [shares @ phi for phi in phis]
+    covariances = [
+        (phi - mean).T @ (shares[:, None] * (phi - mean))
+        for phi, mean in zip(phis, means, strict=True)
+    ]
     found = {}
     for S in subsets(len(phis)):
-        values = W
-        for k, (phi, mean) in enumerate(zip(phis, means, strict=True)):
-            vectors = phi - mean if k in S else mean[None]
-            values = np.moveaxis(np.tensordot(vectors, values, (1, k)), 0, k)
-        squares = np.sum(values**2, axis=-1)
-        for k in range(len(phis)):
-            squares = np.tensordot(shares if k in S else np.ones(1), squares, 1)
-        found[S] = float(squares)
+        V = W
+        for k, mean in enumerate(means):
+            matrix = covariances[k] if k in S else np.outer(mean, mean)
+            V = np.moveaxis(np.tensordot(matrix, V, (1, k)), 0, k)
+        found[S] = float(np.sum(W * V))
     return found

@@ -223,7 +223,7 @@ class ExponentialMachine(Readable, ABC, BaseEstimator):
         else:
             fitted = fitting.refit(data, options, rng, self._fitted(), held_out)
         self._take_over(fitted, target)
-        self.model_ = self.model_.trained_on(data.batch, counts)
+        self.model_ = self.model_.trained_on(data.batch, data.weights)
         self.n_iter_ = max(1, len(self.history_))
 
     def _learn_columns(self, table, weights, chosen, counts, is_first):
@@ -268,15 +268,19 @@ class ExponentialMachine(Readable, ABC, BaseEstimator):
         options, y, loss = self._options(), target.y, target.loss
         if not hasattr(self, "model_"):
             self._fit(X, table, target, weights)
+            before = self.model_
             data = self._more_data(table, y, weights, loss, slice(0, 1))
             fitted = fitting.widen(data, options, self._rng(), self._fitted())
+            self._take_over(fitted, target)
+            self.model_ = self.model_.with_training(before.training)
         else:
             self.device_ = backend.resolve(self.device)
-            used = np.flatnonzero(weights)
+            before, used = self.model_, np.flatnonzero(weights)
             data = self._more_data(table, y, weights, loss, used)
             fitted = fitting.update(data, options, self._rng(), self._fitted())
             self.n_iter_ += 1
-        self._take_over(fitted, target)
+            self._take_over(fitted, target)
+            self.model_ = self.model_.trained_on(data.batch, data.weights, before.training)
 
     def _more_data(self, table, y, weights, loss, chosen) -> Data:
         batch = self._encode_rows(table[chosen])

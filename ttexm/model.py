@@ -76,7 +76,13 @@ class Model:
         """Whether the weights have one more mode, for several classes or targets."""
         return self.weights.ndim > len(self.columns)
 
-    def trained_on(self, batch: RankOneBatch, weights: np.ndarray) -> "Model":
+    def with_training(self, training: Training | None) -> "Model":
+        """Return the model with what is known of its training rows."""
+        return Model(self.columns, self.weights, self.loss, self.center, self.spread, training)
+
+    def trained_on(
+        self, batch: RankOneBatch, weights: np.ndarray, before: Training | None = None
+    ) -> "Model":
         """Return the model with what explanations need to know of its training rows.
 
         O(d) per row, and a prediction.
@@ -86,12 +92,19 @@ class Model:
         batch : RankOneBatch
             Of `columns`.
         weights : array (m,)
+        before : Training, optional
+            Of earlier rows. Their moments count as well; the variance is that of these rows alone,
+            as the earlier ones had other predictions.
         """
+        if not weights.any():
+            return self.with_training(before)
         f = self.raw_weights.contract(batch)
         mean = np.average(f, axis=0, weights=weights)
         variance = np.average((f - mean) ** 2, axis=0, weights=weights)
-        training = Training(Moments.of_batch(batch, weights), variance)
-        return Model(self.columns, self.weights, self.loss, self.center, self.spread, training)
+        moments = Moments.of_batch(batch, weights)
+        if before is not None:
+            moments = before.moments.merge(moments)
+        return self.with_training(Training(moments, variance))
 
     @cached_property
     def raw_weights(self) -> TTTensor:

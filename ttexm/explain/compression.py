@@ -45,9 +45,8 @@ def compress(model: Model, rank: int, table: Table | None = None) -> tuple[Model
     Weights are rounded as functions: the sum of the squared errors of all terms is about the least
     that a train of this rank can have.
     """
-    if rank >= model.weights.rank:
-        small = model
-    else:
+    small = model
+    if rank < model.weights.rank:
         small = _with_weights(model, _rounded(model, rank))
     difference = variances(model.raw_weights - small.raw_weights, model.training.moments)
     lost = ldexp(difference.total() + difference.of_set(()), 2 * difference.exponent)
@@ -100,7 +99,7 @@ def _rounded(model, rank):
         if len(left) > rank:
             L, R = _root(left), _root(right)
             U, S, Vt = np.linalg.svd(L.T @ R)
-            kept = min(rank, int(np.sum(S > NEGLIGIBLE * S[0])))
+            kept = min(rank, int(np.sum(NEGLIGIBLE * S[0] < S)))
             roots = 1 / np.sqrt(S[:kept])
             P, Q = R @ Vt[:kept].T * roots, (L @ U[:, :kept] * roots).T
             cores[k], cores[k + 1] = cores[k] @ P, Q @ cores[k + 1]

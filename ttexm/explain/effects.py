@@ -121,13 +121,15 @@ class Effect:
 
 def effect_on_grid(model: Model, columns: Sequence[int]) -> Effect:
     """Return the term of some columns on a grid of all combinations of their values."""
-    columns = sorted(columns)
-    points = tuple(grid_of(model, k) for k in columns)
-    vectors = [
-        vectors_at(model.columns[k], values) for k, values in zip(columns, points, strict=True)
-    ]
-    names = tuple(model.columns[k].name for k in columns)
-    return Effect(names, points, Term(model, columns).on_grid(vectors))
+    order = sorted(columns)
+    points = {k: grid_of(model, k) for k in columns}
+    values = Term(model, order).on_grid([vectors_at(model.columns[k], points[k]) for k in order])
+    axes = [order.index(k) for k in columns]
+    return Effect(
+        tuple(model.columns[k].name for k in columns),
+        tuple(points[k] for k in columns),
+        values.transpose([*axes, *range(len(axes), values.ndim)]),
+    )
 
 
 def grid_of(model: Model, k: int) -> list:

@@ -98,6 +98,7 @@ class Game:
         modes, m, d = batch.modes, len(batch), len(self.cores)
         averages, matrices = [], []
         codes, shares, numbers = np.zeros((m, d), np.int64), np.zeros((m, d)), []
+        n_numbers = np.zeros(d, np.int64)
         for k, (core, b) in enumerate(zip(self.cores, base, strict=True)):
             M = np.tensordot(b, core, 1)
             averages.append(M)
@@ -110,11 +111,14 @@ class Game:
                 shares[:, k] = place - codes[:, k]
                 matrices.append(np.tensordot(modes.tables[k], core, 1) - M)
             else:
-                first = int(modes.has_constant[k] and b[0] == 1)
-                numbers.append(batch.vectors(k)[:, first:] - b[first:])
-                matrices.append(core[first:])
-        n_numbers = np.zeros(d, np.int64)
-        n_numbers[~(modes.is_coded | modes.is_curve)] = [part.shape[1] for part in numbers]
+                first = int(modes.has_constant[k] and b[0] == 1)  # the constants cancel
+                part = batch.vectors(k)[:, first:] - b[first:]
+                n_numbers[k] = part.shape[1]
+                if n_numbers[k]:
+                    numbers.append(part)
+                    matrices.append(core[first:])
+                else:  # the constant alone: one place, where nothing changes
+                    matrices.append(np.zeros((1, *M.shape)))
         ranks = np.array([core.shape[1] for core in self.cores] + [self.cores[-1].shape[2]])
         return kernels.Lines(
             ranks, *_join(averages), *_join(matrices), n_numbers, codes, shares,

@@ -98,7 +98,7 @@ def _center(model, output):
 
 def _check_sum(found, f):
     """Shapley values sum to the prediction: a guard against errors of the program, no test."""
-    f = f.reshape(len(f), -1)
+    f = f.reshape(found.shape)
     size = max(np.abs(f).max(initial=0), 1e-300)
     if not np.abs(found - f).max(initial=0) <= AGREEMENT * size:
         raise FloatingPointError(

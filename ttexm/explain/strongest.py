@@ -120,7 +120,8 @@ class _Joint:
     def extend(self, prefixes):
         if self.is_packed:
             packed = _pack(prefixes) @ self.matrix
-            return _unpack(packed.reshape(len(prefixes), 2, -1), self.r1)
+            size = self.r1 * (self.r1 + 1) // 2
+            return _unpack(packed.reshape(len(prefixes), 2, size), self.r1)
         out = np.empty((len(prefixes), 2, self.r1, self.r1))
         for j, part in enumerate(self.parts):
             for s, X in enumerate(prefixes):
