@@ -264,6 +264,9 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
             raise ValueError(f"target must be one of the classes, {known}, got {target!r}.")
         return known.index(target) if self.model_.has_outputs else None
 
+    def _output_names(self):
+        return [str(label) for label in self.classes_] if self.model_.has_outputs else None
+
     def decision_function(self, X: TableLike) -> np.ndarray:
         """Return the raw predictions: of the second class, (m,), or of each of several."""
         f = self._raw(X)
@@ -507,6 +510,10 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         if not is_place or not 0 <= target < n:
             raise ValueError(f"target must be a position from 0 to {n - 1}, got {target!r}.")
         return int(target) if self.model_.has_outputs else None
+
+    def _output_names(self):
+        n = self.model_.weights.shape[-1]
+        return [f"target {j}" for j in range(n)] if self.model_.has_outputs else None
 
     def predict(self, X: TableLike) -> np.ndarray:
         """Return the predicted target of each row."""

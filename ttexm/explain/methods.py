@@ -4,6 +4,7 @@ import copy
 import numbers
 from abc import abstractmethod
 from collections.abc import Hashable, Sequence
+from typing import Any
 
 import numpy as np
 from sklearn.utils.validation import check_is_fitted
@@ -14,6 +15,7 @@ from .background import Background
 from .compression import compress
 from .dependence import partial_dependence
 from .effects import Effect, Term, effect_on_grid
+from .exchange import to_shap, to_shapiq
 from .interactions import TopInteractions, top_terms, top_weights
 from .shapley import interaction_values, set_values, shap_values
 from .shares import VarianceShares, order_spectrum, variance_shares
@@ -37,6 +39,10 @@ class Readable:
     @abstractmethod
     def _output(self, target: Hashable) -> int | None:
         """Return the position of a class or a target among the outputs; None for all of them."""
+
+    @abstractmethod
+    def _output_names(self) -> list[str] | None:
+        """Return what several outputs are called; None for one."""
 
     # -- variance ------------------------------------------------------------------------------
 
@@ -306,6 +312,38 @@ class Readable:
         model, table, given = self._game(X, background)
         found = interaction_values(model, table, index == "STII", given)
         return self._without_outputs(found)
+
+    def shap_explanation(
+        self, X: TableLike, background: TableLike | Background | None = None
+    ) -> Any:
+        """Return Shapley values as a ``shap.Explanation``, for the plots of shap.
+
+        Parameters as of `shap_values`; needs the package shap.
+        """
+        model, table, given = self._game(X, background)
+        values, base = shap_values(model, table, given)
+        return to_shap(self._without_outputs(values), base, table, self._output_names())
+
+    def shapiq_values(
+        self,
+        X: TableLike,
+        index: str = "k-SII",
+        background: TableLike | Background | None = None,
+        target: Hashable = None,
+    ) -> list:
+        """Return interactions as ``shapiq.InteractionValues``, one for each row, for its plots.
+
+        Parameters as of `shap_interaction_values`, and a `target`, a class or the position of a
+        target, which is wanted if there are several; needs the package shapiq.
+        """
+        _check_choice("index", index, INDICES)
+        model, table, given = self._game(X, background)
+        output = self._output(target)
+        if output is None and model.has_outputs:
+            raise ValueError("target must name one of the outputs, as shapiq shows one at a time.")
+        values = interaction_values(model, table, index == "STII", given, output)
+        base = shap_values(model, table[:1], given, output)[1]
+        return to_shapiq(values[..., 0], float(base[0]), index)
 
     def set_values(
         self,
