@@ -30,12 +30,12 @@ class Training(NamedTuple):
     ----------
     moments : Moments
         Means and covariances of the feature vectors of each column.
-    variance : float or array (n_outputs,)
-        Of the raw predictions.
+    deviation : float or array (n_outputs,)
+        The standard deviation of the raw predictions.
     """
 
     moments: Moments
-    variance: np.ndarray | float
+    deviation: np.ndarray | float
 
 
 class Model:
@@ -93,18 +93,20 @@ class Model:
             Of `columns`.
         weights : array (m,)
         before : Training, optional
-            Of earlier rows. Their moments count as well; the variance is that of these rows alone,
+            Of earlier rows. Their moments count as well; the deviation is that of these rows alone,
             as the earlier ones had other predictions.
         """
         if not weights.any():
             return self.with_training(before)
         f = self.raw_weights.contract(batch)
+        size = np.abs(f).max() or 1.0  # squares of predictions may leave the range of floats
+        f = f / size
         mean = np.average(f, axis=0, weights=weights)
-        variance = np.average((f - mean) ** 2, axis=0, weights=weights)
+        deviation = size * np.sqrt(np.average((f - mean) ** 2, axis=0, weights=weights))
         moments = Moments.of_batch(batch, weights)
         if before is not None:
             moments = before.moments.merge(moments)
-        return self.with_training(Training(moments, variance))
+        return self.with_training(Training(moments, deviation))
 
     @cached_property
     def raw_weights(self) -> TTTensor:

@@ -11,7 +11,7 @@ from ..model import Model
 from ..tt.scaled_numbers import ldexp
 from .decomposition import Squares
 from .effects import Term
-from .shares import variance_on_rows, variances_of, weights_of
+from .shares import deviation_on_rows, ratio_of_variances, variances_of, weights_of
 from .strongest import find_strongest
 
 
@@ -124,9 +124,8 @@ def top_terms(
         Interaction(_names(model, columns), float(value / unit), float(effect), share)
         for columns, value, effect, share in zip(sets, found.values, effects, on_rows, strict=True)
     ]
-    variance = float(ldexp(total, 2 * squares.exponent))
-    on_training_rows = variance_on_rows(model, output)
-    ratio = variance / on_training_rows if on_training_rows else np.nan
+    deviation = float(ldexp(np.sqrt(total), squares.exponent))
+    ratio = ratio_of_variances(deviation, deviation_on_rows(model, output))
     return TopInteractions(terms, found.is_proved, found.most_missed / unit, ratio)
 
 

@@ -29,10 +29,11 @@ class VarianceShares:
         Shapley effects: each interaction divided equally among its columns. They sum to 1.
     by_order : array (d + 1,)
         Of all interactions of j columns, by j; ``by_order[0]`` is 0.
-    variance : float
-        Under independent columns, summed over the outputs.
-    variance_on_rows : float
-        Of the raw predictions for the training rows.
+    deviation : float
+        The standard deviation under independent columns; of several outputs, the root of the sum of
+        the variances.
+    deviation_on_rows : float
+        That of the raw predictions for the training rows.
     """
 
     columns: list[str]
@@ -40,8 +41,18 @@ class VarianceShares:
     total: np.ndarray
     shapley: np.ndarray
     by_order: np.ndarray
-    variance: float
-    variance_on_rows: float
+    deviation: float
+    deviation_on_rows: float
+
+    @property
+    def variance(self) -> float:
+        """The variance under independent columns."""
+        return self.deviation**2
+
+    @property
+    def variance_on_rows(self) -> float:
+        """The variance of the raw predictions for the training rows."""
+        return self.deviation_on_rows**2
 
     @property
     def mean_order(self) -> float:
@@ -56,7 +67,7 @@ class VarianceShares:
         cancel or amplify each other there, and shares answer another question: what the model does
         where columns vary on their own.
         """
-        return self.variance / self.variance_on_rows if self.variance_on_rows else np.nan
+        return ratio_of_variances(self.deviation, self.deviation_on_rows)
 
     def to_frame(self) -> Any:
         """Return a pandas data frame with one row per column, the largest total first."""
@@ -96,8 +107,8 @@ def variance_shares(model: Model, output: int | None = None) -> VarianceShares:
         found.totals() / unit,
         found.shapley() / unit,
         by_order / unit,
-        float(ldexp(total, 2 * found.exponent)),
-        variance_on_rows(model, output),
+        float(ldexp(np.sqrt(total), found.exponent)),
+        deviation_on_rows(model, output),
     )
 
 
@@ -113,9 +124,14 @@ def weights_of(model: Model, output: int | None = None) -> TTTensor:
     return model.raw_weights[(slice(None),) * len(model.columns) + (output,)]
 
 
-def variance_on_rows(model: Model, output: int | None = None) -> float:
-    variance = np.atleast_1d(model.training.variance)
-    return float(variance.sum() if output is None else variance[output])
+def deviation_on_rows(model: Model, output: int | None = None) -> float:
+    """Return the standard deviation of the raw predictions on the training rows."""
+    deviation = np.atleast_1d(model.training.deviation)
+    return float(np.linalg.norm(deviation) if output is None else deviation[output])
+
+
+def ratio_of_variances(deviation: float, on_rows: float) -> float:
+    return (deviation / on_rows) ** 2 if on_rows > 0 else np.nan
 
 
 def order_spectrum(model: Model, by: str = "variance", output: int | None = None) -> np.ndarray:
