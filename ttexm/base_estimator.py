@@ -1,18 +1,20 @@
 """What both estimators share: parameters, fits that succeed or change nothing, predictions."""
 
 import numbers
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_consistent_length, check_is_fitted, validate_data
 
 from .data.rows import merge, row_keys
-from .data.table import Table, read_table
+from .data.table import Table, TableLike, read_table
 from .explain.methods import Readable
 from .features import Auto, FeatureMap, PerColumn
 from .kernels import backend
@@ -187,6 +189,8 @@ class ExponentialMachine(Readable, ABC, BaseEstimator):
 
     def _read(self, X, reset: bool = False) -> Table:
         table = read_table(X)
+        if table is X:  # it was read, and checked, before
+            return table
         validate_data(self, X, reset=reset, skip_check_array=True)
         return table
 
@@ -285,6 +289,25 @@ class ExponentialMachine(Readable, ABC, BaseEstimator):
     def _more_data(self, table, y, weights, loss, chosen) -> Data:
         batch = self._encode_rows(table[chosen])
         return Data(batch, y[chosen], weights[chosen], loss, device=self.device_)
+
+    def report(self, path: str | os.PathLike, X: TableLike, y: ArrayLike) -> None:
+        """Write a page about the model: one HTML file with pictures, which needs no network.
+
+        It says what the model is, how good it is on the given rows, which terms are strongest, with
+        their proof, and shows curves, pairs, orders and some single rows.
+
+        Parameters
+        ----------
+        path : str or path
+        X : table
+            Rows that the model was not trained on.
+        y : array (m,)
+        """
+        check_is_fitted(self)
+        from .report import write_report  # matplotlib, an extra, is loaded only here
+
+        y = self._read_targets(y)
+        write_report(self, path, self._read_rows(X, y, reset=False), y)
 
     # -- predictions and weights ----------------------------------------------------------------
 

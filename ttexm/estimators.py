@@ -1,6 +1,7 @@
 """ExMClassifier and ExMRegressor: Exponential Machines for users of scikit-learn."""
 
 import numbers
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -256,7 +257,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         encode = partial(encode_labels, self.classes_, loss)
         return Target(encode(labels, "y"), loss, encode)
 
-    def _output(self, target):
+    def output_of(self, target: Hashable) -> int | None:
+        """Return the position of a class among the outputs; None for all, or for two classes."""
         if target is None:
             return None
         known = self.classes_.tolist()
@@ -502,7 +504,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         """What predictions are multiplied by, the deviation of y for the squared loss."""
         return self.model_.spread
 
-    def _output(self, target):
+    def output_of(self, target: Hashable) -> int | None:
+        """Return the position of a target among the outputs; None for all of them."""
         if target is None:
             return None
         n = self.model_.weights.shape[-1] if self.model_.has_outputs else 1

@@ -11,12 +11,11 @@ import numpy as np
 from .data.columns import NumberColumn
 from .data.table import TableLike, read_table
 from .explain.effects import Effect
+from .explain.methods import Readable
 from .tt.tensor import TTTensor
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-    from .base_estimator import ExponentialMachine
 
 BLUE, RED, GREY, LIGHT = "#2b6cb0", "#c53030", "#4a5568", "#cbd5e0"
 N_BINS = 40  # of the values below a curve
@@ -27,7 +26,7 @@ LONGEST = 28  # letters of a value in a label
 
 
 def effect(
-    model: "ExponentialMachine",
+    model: Readable,
     *columns: str | int,
     X: TableLike | None = None,
     target: Hashable = None,
@@ -65,7 +64,7 @@ def effect(
 
 
 def _of_target(model, values, target):
-    output = model._output(target)
+    output = model.output_of(target)
     if not model.model_.has_outputs:
         return values
     if output is None:
@@ -156,20 +155,18 @@ def _counts(column, points):
 
 
 def _heat_map(ax, shown, values):
-    from matplotlib.colors import to_rgba
-
-    z = shown.values.T
-    limit = np.abs(z).max() or 1.0
-    edges = [_edges(points) for points in shown.points]
-    mesh = ax.pcolormesh(*edges, z, cmap="RdBu_r", vmin=-limit, vmax=limit)
+    z, has_rows = shown.values.T, np.ones(shown.values.T.shape, bool)
     if values is not None:
         places = [_places(c, p) for c, p in zip(values, shown.points, strict=True)]
-        counts = np.zeros(z.shape)
         known = (places[0] >= 0) & (places[1] >= 0)
-        np.add.at(counts, (places[1][known], places[0][known]), 1)
-        cover = np.zeros((*z.shape, 4))
-        cover[counts == 0] = to_rgba("#d4d4d4")
-        ax.pcolormesh(*edges, cover)
+        has_rows[:] = False
+        has_rows[places[1][known], places[0][known]] = True
+    limit = np.abs(z[has_rows]).max(initial=0) or 1.0
+    edges = [_edges(points) for points in shown.points]
+    mesh = ax.pcolormesh(
+        *edges, np.ma.array(z, mask=~has_rows), cmap="RdBu_r", vmin=-limit, vmax=limit
+    )
+    ax.set_facecolor("#d4d4d4")
     for axis, points in zip((ax.xaxis, ax.yaxis), shown.points, strict=True):
         if not _is_curve(points):
             axis.set_ticks(np.arange(len(points)), [_label(p) for p in points])
@@ -188,7 +185,7 @@ def _edges(points):
 
 
 def top_interactions(
-    model: "ExponentialMachine",
+    model: Readable,
     k: int = 10,
     order: int | tuple[int, int] | None = None,
     by: str = "variance",
@@ -228,7 +225,7 @@ def _shorten(name):
 
 
 def order_spectrum(
-    model: "ExponentialMachine",
+    model: Readable,
     by: str = "variance",
     target: Hashable = None,
     ax: "Axes | None" = None,
@@ -251,7 +248,7 @@ def order_spectrum(
 
 
 def waterfall(
-    model: "ExponentialMachine",
+    model: Readable,
     row: TableLike,
     background: Any = None,
     target: Hashable = None,
@@ -317,7 +314,7 @@ def _value(column):
     return None if column.codes[0] < 0 else column.entries[column.codes[0]]
 
 
-def training_history(model: "ExponentialMachine", ax: "Axes | None" = None) -> "Axes":
+def training_history(model: Readable, ax: "Axes | None" = None) -> "Axes":
     """Draw the loss after each iteration of the last training."""
     ax = _axes(ax)
     history = model.history_
@@ -327,7 +324,7 @@ def training_history(model: "ExponentialMachine", ax: "Axes | None" = None) -> "
     return ax
 
 
-def train(model: "ExponentialMachine | TTTensor", ax: "Axes | None" = None) -> "Axes":
+def train(model: Readable | TTTensor, ax: "Axes | None" = None) -> "Axes":
     """Draw the chain of cores, with the ranks between them."""
     W = model if isinstance(model, TTTensor) else model.weights_
     names = [str(k) for k in range(W.ndim)]

@@ -37,7 +37,7 @@ class Readable:
     def _read(self, X: TableLike, reset: bool = False) -> Table: ...
 
     @abstractmethod
-    def _output(self, target: Hashable) -> int | None:
+    def output_of(self, target: Hashable) -> int | None:
         """Return the position of a class or a target among the outputs; None for all of them."""
 
     @abstractmethod
@@ -74,7 +74,7 @@ class Readable:
         array([0.5, 0.5, 0.5])
         """
         check_is_fitted(self)
-        return variance_shares(self.model_, self._output(target))
+        return variance_shares(self.model_, self.output_of(target))
 
     def order_spectrum(self, by: str = "variance", target: Hashable = None) -> np.ndarray:
         """Return the shares of all terms of j columns, for j = 0 .. d.
@@ -93,7 +93,7 @@ class Readable:
         """
         check_is_fitted(self)
         _check_choice("by", by, ("variance", "weight"))
-        return order_spectrum(self.model_, by, self._output(target))
+        return order_spectrum(self.model_, by, self.output_of(target))
 
     @property
     def feature_importances_(self) -> np.ndarray:
@@ -148,7 +148,7 @@ class Readable:
         _check_choice("by", by, ("variance", "weight"))
         if not _is_count(k):
             raise ValueError(f"k must be an integer of at least 1, got {k!r}.")
-        orders, output = self._orders(order), self._output(target)
+        orders, output = self._orders(order), self.output_of(target)
         if by == "weight":
             if X is not None:
                 raise ValueError("X is for by='variance'; weights have no share on rows.")
@@ -338,7 +338,7 @@ class Readable:
         """
         _check_choice("index", index, INDICES)
         model, table, given = self._game(X, background)
-        output = self._output(target)
+        output = self.output_of(target)
         if output is None and model.has_outputs:
             raise ValueError("target must name one of the outputs, as shapiq shows one at a time.")
         values = interaction_values(model, table, index == "STII", given, output)
