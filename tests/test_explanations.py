@@ -13,6 +13,7 @@ from sklearn.feature_selection import RFE, SelectFromModel
 
 from ttexm import ExMClassifier, ExMRegressor
 from ttexm.data.table import read_table
+from ttexm.datasets import make_interactions
 from ttexm.explain import summarize
 from ttexm.features import Basis, Polynomial
 
@@ -229,6 +230,35 @@ def test_largest_weights_have_the_names_of_their_functions(number):
     close(number.order_spectrum(by="weight"), by_order / by_order.sum())
 
 
+@pytest.mark.parametrize("name", ["number", "powers", "two classes"])
+def test_shares_are_those_of_sampling(name):
+    """Columns are drawn independently from the table; one is then drawn again, or all others."""
+    model, rng, n = MODELS[name](), np.random.default_rng(0), 40_000
+
+    def drawn():
+        return {c: X[c].to_numpy()[rng.integers(0, len(X), n)] for c in X}
+
+    first, second = drawn(), drawn()
+    f = raw(model, pd.DataFrame(first))[:, 0]
+    shares = model.variance_shares()
+    for k, column in enumerate(X):
+        alone = raw(model, pd.DataFrame(second | {column: first[column]}))[:, 0]
+        others = raw(model, pd.DataFrame(first | {column: second[column]}))[:, 0]
+        assert shares.first[k] == pytest.approx(np.cov(f, alone)[0, 1] / f.var(), abs=0.03)
+        assert shares.total[k] == pytest.approx(np.mean((f - others) ** 2) / 2 / f.var(), abs=0.03)
+
+
+@pytest.mark.slow
+def test_true_interactions_are_among_the_strongest():
+    made = make_interactions(30_000, 30, 20, 6, random_state=100)
+    model = ExMRegressor(random_state=0).fit(made.data, made.target)
+    found = {one.columns for one in model.top_interactions(20)}
+    weights = {tuple(f"x{k}" for k in sorted(group)): weight for group, weight in made.interactions}
+    total = sum(weight**2 for weight in weights.values())
+    for group, weight in weights.items():
+        assert group in found or weight**2 < 1e-3 * total
+
+
 def test_a_constant_model_has_no_shares():
     model = ExMRegressor(**SETTINGS).fit(X, np.ones(len(X)))
     shares = model.variance_shares()
@@ -241,7 +271,7 @@ def test_scikit_learn_selects_by_importances():
     rng = np.random.default_rng(0)
     x = rng.standard_normal((200, 4))
     y = x[:, 0] * x[:, 2]
-    machine = ExMRegressor(random_state=0)
+    machine = ExMRegressor(features=Polynomial(), **SETTINGS)
     chosen = SelectFromModel(machine, threshold=0.5).fit(x, y).get_support()
     assert chosen.tolist() == [True, False, True, False]
     assert RFE(machine, n_features_to_select=2).fit(x, y).support_.tolist() == chosen.tolist()
@@ -405,8 +435,10 @@ def test_errors_say_what_was_wanted(number, call, error, message):
 
 
 def test_weights_are_refused_without_a_constant():
-    with pytest.raises(ValueError, match="'age' has no constant"):
-        MODELS["no constant"]().top_interactions(by="weight")
+    model = MODELS["no constant"]()
+    for call in (model.top_interactions, model.order_spectrum):
+        with pytest.raises(ValueError, match="'age' has no constant"):
+            call(by="weight")
 
 
 @pytest.mark.parametrize(

@@ -49,6 +49,8 @@ def run_demo() -> None:
     for name, auc, seconds in rows:
         print(f"  {name:<32}{auc:>16.4f}{seconds:>10.1f}")
     show_weights(model, made.interactions)
+    print(f"\nThe strongest of all {2**FEATURES} sets of features, by their share of the variance")
+    print(model.top_interactions(INTERACTIONS))
 
 
 def has_tqdm() -> bool:

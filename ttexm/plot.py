@@ -301,7 +301,7 @@ def waterfall(
     ax.set_yticks(np.arange(len(shown)), [_shorten(label) for _, label in shown])
     ax.invert_yaxis()
     ax.use_sticky_edges = False
-    ax.margins(x=0.12)
+    ax.margins(x=0.2)
     ax.autoscale_view()
     ax.set(xlabel="raw prediction f", title=f"from the mean, {base:.3g}, to {at:.3g}")
     ax.title.set_fontsize("medium")

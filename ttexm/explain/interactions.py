@@ -11,7 +11,7 @@ from ..model import Model
 from ..tt.scaled_numbers import ldexp
 from .decomposition import Squares
 from .effects import Term
-from .shares import deviation_on_rows, ratio_of_variances, variances_of, weights_of
+from .shares import check_constants, deviation_on_rows, ratio_of_variances, variances_of, weights_of
 from .strongest import find_strongest
 
 
@@ -140,12 +140,7 @@ def top_weights(
     The weights are those of the model's own functions, which have a spread of about 1, not in the
     units of the table. They depend on where a function is 0 and on how levels are coded.
     """
-    for column in model.columns:
-        if not column.has_constant:
-            raise ValueError(
-                f"Column {column.name!r} has no constant, so that there are no weights without it; "
-                "use by='variance'."
-            )
+    check_constants(model)
     squares = Squares(weights_of(model, output).scaled_train, len(model.columns))
     total = squares.total()
     unit = total if total > 0 else 1.0

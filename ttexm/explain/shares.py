@@ -134,6 +134,16 @@ def ratio_of_variances(deviation: float, on_rows: float) -> float:
     return (deviation / on_rows) ** 2 if on_rows > 0 else np.nan
 
 
+def check_constants(model: Model) -> None:
+    """Raise if some column is in every product, so that weights have no order."""
+    for column in model.columns:
+        if not column.has_constant:
+            raise ValueError(
+                f"Column {column.name!r} has no constant, so that there are no weights without it; "
+                "use by='variance'."
+            )
+
+
 def order_spectrum(model: Model, by: str = "variance", output: int | None = None) -> np.ndarray:
     """Return the shares of all sets of j columns, by j (d + 1,), in O(d^2 n r^3).
 
@@ -148,5 +158,6 @@ def order_spectrum(model: Model, by: str = "variance", output: int | None = None
     """
     if by == "variance":
         return variance_shares(model, output).by_order
+    check_constants(model)
     found = Squares(weights_of(model, output).scaled_train, len(model.columns)).by_order()
     return found / found.sum() if found.any() else found
