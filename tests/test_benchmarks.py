@@ -56,3 +56,9 @@ def test_default_fits_are_compared_on_tables(tmp_path):
     (line,) = [line for line in out.splitlines() if line.startswith("  linear  ") and "x" in line]
     assert sum(map(int, line.split()[1:4])) == 1  # ahead, level or behind, on one table
     assert "  diabetes" in run("benchmarks.tables", "--small", *arguments)
+
+
+def test_explanations_are_timed():
+    out = run("benchmarks.explain", "--quick", "--alone")
+    for what in ("Shapley values, 20 rows, d = 30", "the 20 strongest sets", "all variance shares"):
+        assert f"  {what}" in out
