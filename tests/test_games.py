@@ -83,6 +83,15 @@ def test_enough_nodes_for_many_columns(d):
     assert_allclose(found, np.where(first, wanted, -wanted), rtol=1e-6)
 
 
+def test_too_few_nodes_are_noticed():
+    """A product of 2000 columns, each 1.2: a polynomial of degree 1999 that rises steeply."""
+    d = 2000
+    W = TTTensor.rank_one([np.array([0.0, 1.0])] * d)
+    batch = RankOneBatch.from_columns(np.full((1, d), 1.2))
+    with pytest.warns(RuntimeWarning, match="64 nodes are too few"):
+        Game(W, d).values(batch, [np.array([1.0, 0.8])] * d)
+
+
 @pytest.mark.parametrize("size", [1e-3, 1e3])
 def test_products_beyond_floats_on_the_way(size):
     """200 columns multiply by 1e-3 and 200 by 1e3, in either order."""

@@ -5,6 +5,7 @@ of columns is f with their own feature vectors and the base for all others; the 
 integral over t of the derivative by one column, with ``base + t (phi - base)`` for the others.
 """
 
+import warnings
 from collections.abc import Sequence
 
 import numpy as np
@@ -19,7 +20,7 @@ from .decomposition import nodes_on_unit_interval
 
 NODES_AT_ONCE = 8  # numbers in a vector register
 MANY_COLUMNS, MOST_NODES = 208, 64  # with more columns, so many nodes are enough
-NUMBERS_AT_ONCE = 2**18  # of the results for the rows of one task
+ACCURATE = 1e-6  # relative difference to half as many nodes that is no error
 
 
 class Game:
@@ -40,16 +41,36 @@ class Game:
         self.tails = last[0][:, :, 0].T.copy() if last else np.ones((1, 1))
 
     def values(self, batch: RankOneBatch, base: list[np.ndarray]) -> np.ndarray:
-        """Return the Shapley values (m, d, outputs), in O(d^2 r^2) per row and output."""
-        return self._run(kernels.shapley_values, 4, 1, batch, base, lambda t: 1.0)
+        """Return the Shapley values (m, d, outputs), in O(d^2 r^2) per row and output.
+
+        With very many columns a quadrature of fewer nodes is used, in O(d r^2), and checked.
+        """
+        n = _enough_nodes(len(self.cores))
+        found = self._run(kernels.shapley_values, 4, 1, batch, base, *nodes_on_unit_interval(n))
+        if 2 * n < len(self.cores):
+            half = nodes_on_unit_interval(n // 2)
+            self._compare(found, self._run(kernels.shapley_values, 4, 1, batch, base, *half))
+        return found
+
+    def _compare(self, found, coarse):
+        error = np.abs(found - coarse).max(initial=0)
+        if not error <= ACCURATE * np.abs(found).max(initial=0):
+            warnings.warn(
+                f"Shapley values of {len(self.cores)} columns may be wrong by {error:.1g}: "
+                f"{MOST_NODES} nodes are too few where very many columns act together.",
+                RuntimeWarning,
+                stacklevel=5,
+            )
 
     def pairs(self, batch: RankOneBatch, base: list[np.ndarray], is_taylor: bool) -> np.ndarray:
         """Return the indices of pairs (m, d, d, outputs), in O(d^3 r^2) per row and output.
 
         The Shapley interaction index, or that of Shapley and Taylor, of order 2; 0 on the diagonal.
         """
-        weight = (lambda t: 2 * (1 - t)) if is_taylor else (lambda t: 1.0)
-        return self._run(kernels.shapley_pairs, 6, 2, batch, base, weight)
+        t, weights = nodes_on_unit_interval(_enough_nodes(len(self.cores)))
+        if is_taylor:
+            weights = weights * 2 * (1 - t)
+        return self._run(kernels.shapley_pairs, 6, 2, batch, base, t, weights)
 
     def value_at(self, base: list[np.ndarray]) -> np.ndarray:
         """Return f at the base, (outputs,)."""
@@ -78,10 +99,8 @@ class Game:
         terms = [self.differences(batch, base, [k]) for k in range(len(self.cores))]
         return np.stack(terms, axis=1)
 
-    def _run(self, kernel, n_vectors, order, batch, base, weight):
+    def _run(self, kernel, n_vectors, order, batch, base, t, weights):
         lines, d, m = self._lines(batch, base), len(self.cores), len(batch)
-        t, weights = nodes_on_unit_interval(_enough_nodes(d))
-        weights = weights * weight(t)
         rank, n_outputs = int(lines.ranks.max()), self.tails.shape[1]
         out = np.zeros((m, *[d] * order, n_outputs))
 
