@@ -26,6 +26,7 @@ def main():
     figure, axes = plt.subplots(1, 3, figsize=(11, 3.2), layout="constrained")
     plot.top_interactions(model, 6, X=X[800:], ax=axes[0])
     plot.effect(model, "x0", "x1", X=X, ax=axes[1])
+    axes[1].collections[0].set_rasterized(True)
     plot.waterfall(model, X[800:801], ax=axes[2])
     figure.savefig(FILE, metadata={"Date": None})
 

@@ -16,7 +16,7 @@ from ttexm.explain.strongest import find_strongest
 
 
 @st.composite
-def problems(draw, most_modes=5):
+def problems(draw, most_modes=8):
     """A batch with weights, a weight tensor with K outputs, and the tensor written out."""
     shape = draw(shapes(most_modes))
     batch = draw(batches(shape, most_samples=8, least_samples=1))

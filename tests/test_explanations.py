@@ -180,6 +180,7 @@ def test_top_interactions_are_the_strongest_subsets(model):
     top = model.top_interactions(15, X=X)
     assert top.is_proved
     assert "proved" in repr(top)
+    assert f"on the training rows: {model.variance_shares().ratio:.2f}" in repr(top)
     places = [tuple(X.columns.get_loc(name) for name in one.columns) for one in top]
     close(np.array([one.share for one in top]), np.array(sorted(found.values())[::-1]) / total)
     close(np.array([found[S] for S in places]), np.array(sorted(found.values())[::-1]))
@@ -347,7 +348,7 @@ def test_set_values_are_moebius_terms(model):
     ):
         terms = naive.moebius(games(model, rows, bases))
         wanted = np.stack([terms[S] for S in sets], axis=1)
-        close(model.set_values(rows, sets, background), wanted)
+        close(model.moebius_values(rows, sets, background), wanted)
 
 
 # -- partial dependence ----------------------------------------------------------------------------
@@ -361,6 +362,20 @@ def test_partial_dependence_is_that_of_scikit_learn(columns):
     wanted = inspection.partial_dependence(model, x, columns, kind="average", grid_resolution=5)
     found = model.partial_dependence(columns, x, wanted["grid_values"])
     assert_allclose(found.values, wanted["average"][0], atol=1e-12)
+
+
+def test_partial_dependence_without_rows_is_the_mean_and_the_effects(model):
+    base = np.atleast_1d(model.shap_base())
+    for columns in (["drug"], ["dose", "sex"], ["age", "drug"]):
+        found = model.partial_dependence(columns)
+        effects = [model.effect(name).values for name in columns]
+        d, shape = len(columns), found.values.shape
+        total = sum(
+            np.expand_dims(values, tuple(k for k in range(d) if k != j))
+            for j, values in enumerate(effects)
+        )
+        pair = model.effect(*columns).values if d == 2 else 0
+        close(found.values, np.broadcast_to(total + pair + base.squeeze(), shape))
 
 
 def test_partial_dependence_is_a_mean_over_rows(model):
@@ -449,7 +464,7 @@ def test_weights_are_refused_without_a_constant():
         lambda m: m.variance_shares(),
         lambda m: m.shap_values([[1.0]]),
         lambda m: m.shap_base(),
-        lambda m: m.partial_dependence(0, [[1.0]]),
+        lambda m: m.partial_dependence(0),
         lambda m: m.compress(2),
         lambda m: m.feature_importances_,
     ],

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from ..data.batch import RankOneBatch
 from ..data.table import Table
 from ..model import Model
 from ..tt.core_arrays import to_slots
@@ -17,7 +16,7 @@ ROWS_AT_ONCE = 4096
 def partial_dependence(
     model: Model,
     columns: Sequence[int],
-    table: Table,
+    table: Table | None = None,
     grid: Sequence[list] | None = None,
 ) -> Effect:
     """Return the mean raw prediction of rows at each point on a grid of one column or two.
@@ -27,8 +26,9 @@ def partial_dependence(
     model : Model
     columns : sequence of int
         One or two.
-    table : Table
-        The rows, with all columns.
+    table : Table, optional
+        The rows, with all columns; by default their columns are independent, and distributed as in
+        training.
     grid : sequence of lists, optional
         Values of each column; by default as for effects.
 
@@ -46,11 +46,11 @@ def partial_dependence(
     matrices = [
         np.tensordot(vectors_at(model.columns[k], points[k]), cores[k], 1) for k in sorted(columns)
     ]
-    total = 0.0
-    for start in range(0, len(table), ROWS_AT_ONCE):
-        batch = model.columns.encode(table[start : start + ROWS_AT_ONCE], "cpu")
-        total = total + _sum_over_rows(batch, cores, tail, sorted(columns), matrices)
-    values = ldexp(total / len(table), scaled.exponent) + model.center
+    total, n_rows = 0.0, 0
+    for vectors in _parts(model, table):
+        total = total + _sum_over_rows(vectors, cores, tail, sorted(columns), matrices)
+        n_rows += len(vectors[0])
+    values = ldexp(total / n_rows, scaled.exponent) + model.center
     values = values if model.has_outputs else values[..., 0]
     if list(columns) != sorted(columns):
         values = values.swapaxes(0, 1)
@@ -59,30 +59,36 @@ def partial_dependence(
     )
 
 
-def _sum_over_rows(batch, cores, tail, columns, matrices):
+def _parts(model, table):
+    """Yield the feature vectors (m, n) of all columns, for some rows after the others."""
+    if table is None:
+        yield [column.mean[None] for column in model.training.moments.columns]
+        return
+    for start in range(0, len(table), ROWS_AT_ONCE):
+        batch = model.columns.encode(table[start : start + ROWS_AT_ONCE], "cpu")
+        yield [batch.vectors(k) for k in range(batch.ndim)]
+
+
+def _sum_over_rows(vectors, cores, tail, columns, matrices):
     """The sum of predictions at each point, (P, outputs) or (P, Q, outputs)."""
     first, last = columns[0], columns[-1]
-    left = np.ones((len(batch), 1))
+    m = len(vectors[0])
+    left = np.ones((m, 1))
     for k in range(first):
-        left = _absorb(left, batch, k, cores[k])
-    right = np.broadcast_to(tail, (len(batch), *tail.shape))
-    for k in range(batch.ndim - 1, last, -1):
-        right = _matrices(batch, k, cores[k]) @ right
+        left = _absorb(left, vectors[k], cores[k])
+    right = np.broadcast_to(tail, (m, *tail.shape))
+    for k in range(len(vectors) - 1, last, -1):
+        right = np.tensordot(vectors[k], cores[k], 1) @ right
     if first == last:
         return np.tensordot(matrices[0], np.tensordot(left, right, (0, 0)), 2)
     found = []
     for at_point in matrices[0]:
         v = left @ at_point
         for k in range(first + 1, last):
-            v = _absorb(v, batch, k, cores[k])
+            v = _absorb(v, vectors[k], cores[k])
         found.append(np.tensordot(matrices[1], np.tensordot(v, right, (0, 0)), 2))
     return np.stack(found)
 
 
-def _matrices(batch: RankOneBatch, k: int, core: np.ndarray) -> np.ndarray:
-    """``phi . G`` of each sample, (m, r0, r1)."""
-    return np.tensordot(batch.vectors(k), core, 1)
-
-
-def _absorb(left, batch, k, core):
-    return np.einsum("sa,sab->sb", left, _matrices(batch, k, core))
+def _absorb(left, vectors, core):
+    return np.einsum("sa,sab->sb", left, np.tensordot(vectors, core, 1))

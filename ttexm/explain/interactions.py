@@ -90,7 +90,12 @@ class TopInteractions(list):
         for one in self:
             line = f"{one.name:{width}}  {one.order:5}  {one.share:6.4f}  {one.effect:6.3g}"
             lines.append(line + (f"  {one.share_on_rows:7.4f}" if has_rows else ""))
-        return "\n".join([*lines, self.statement])
+        lines.append(self.statement)
+        if not np.isnan(self.ratio):
+            lines.append(
+                f"variance under independent columns / on the training rows: {self.ratio:.2f}"
+            )
+        return "\n".join(lines)
 
 
 def top_terms(

@@ -17,7 +17,7 @@ from .dependence import partial_dependence
 from .effects import Effect, Term, effect_on_grid
 from .exchange import to_shap, to_shapiq
 from .interactions import TopInteractions, top_terms, top_weights
-from .shapley import interaction_values, set_values, shap_values
+from .shapley import interaction_values, moebius_values, shap_values
 from .shares import VarianceShares, order_spectrum, variance_shares
 
 INDICES = ("k-SII", "STII")
@@ -143,6 +143,7 @@ class Readable:
         x1 x x2 x x4      3  0.8000       2
         x0                1  0.2000       1
         proved: no other set is stronger
+        variance under independent columns / on the training rows: 1.00
         """
         check_is_fitted(self)
         _check_choice("by", by, ("variance", "weight"))
@@ -207,7 +208,10 @@ class Readable:
         return effect_on_grid(self.model_, places)
 
     def partial_dependence(
-        self, columns: str | int | Sequence, X: TableLike, grid: Sequence | None = None
+        self,
+        columns: str | int | Sequence,
+        X: TableLike | None = None,
+        grid: Sequence | None = None,
     ) -> Effect:
         """Return the mean of f over rows, with the values of one column or two replaced.
 
@@ -217,7 +221,9 @@ class Readable:
         Parameters
         ----------
         columns : str, int, or a pair of them
-        X : table
+        X : table, optional
+            The rows. By default, columns are independent and distributed as in training, which is
+            the mean of f and the effects of these columns.
         grid : array, or a pair of arrays, optional
             Values of each column; by default as for `effect`.
         """
@@ -227,7 +233,8 @@ class Readable:
         if len(places) > 2:
             raise ValueError(f"columns must be one column or two, got {columns!r}.")
         grids = None if grid is None else [grid] if is_one else list(grid)
-        return partial_dependence(self.model_, places, self._read(X), grids)
+        table = None if X is None else self._read(X)
+        return partial_dependence(self.model_, places, table, grids)
 
     def _places(self, columns):
         places = [self.model_.place(column) for column in columns]
@@ -345,7 +352,7 @@ class Readable:
         base = shap_values(model, table[:1], given, output)[1]
         return to_shapiq(values[..., 0], float(base[0]), index)
 
-    def set_values(
+    def moebius_values(
         self,
         X: TableLike,
         sets: Sequence[Sequence[str | int]],
@@ -366,7 +373,7 @@ class Readable:
         """
         model, table, given = self._game(X, background)
         places = [self._places(columns) for columns in sets]
-        return self._without_outputs(set_values(model, table, places, given))
+        return self._without_outputs(moebius_values(model, table, places, given))
 
     def _game(self, X, background):
         check_is_fitted(self)

@@ -66,7 +66,7 @@ def interaction_values(
     return found
 
 
-def set_values(
+def moebius_values(
     model: Model,
     table: Table,
     sets: Sequence[Sequence[int]],
