@@ -1,5 +1,7 @@
 """Variances of terms, and the search for the strongest, against all subsets written out."""
 
+from fractions import Fraction
+
 import naive
 import numpy as np
 import pytest
@@ -17,14 +19,17 @@ from ttexm.explain.strongest import find_strongest
 
 @st.composite
 def problems(draw, most_modes=8):
-    """A batch with weights, a weight tensor with K outputs, and the tensor written out."""
+    """A batch with weights, a weight tensor with K outputs, and the tensor written out.
+
+    The weight tensor is ``2^power`` times as large as the one that is written out.
+    """
     shape = draw(shapes(most_modes))
     batch = draw(batches(shape, most_samples=8, least_samples=1))
     weights = np.random.default_rng(draw(seeds)).uniform(0.1, 2, len(batch))
     K = draw(st.integers(1, 3))
     W = TTTensor.random((*batch.shape, K)[: batch.ndim + (K > 1)], rank=3, seed=draw(seeds))
-    W = W * draw(st.sampled_from([1.0, 1e-150, 1e150]))
-    return batch, weights, W, W.full().reshape(*batch.shape, K)
+    W, power = W / W.norm(), draw(st.sampled_from([0, -2000, -950, 950, 2000]))
+    return batch, weights, W * Fraction(2) ** power, W.full().reshape(*batch.shape, K), power
 
 
 def sums(found, keys):
@@ -33,14 +38,14 @@ def sums(found, keys):
 
 @given(problems())
 def test_sums_of_variances_are_those_of_all_subsets(problem):
-    batch, weights, W, full = problem
-    d, scale = batch.ndim, max(W.norm(), 1e-300)
-    found = naive.term_variances(full / scale, feature_vectors(batch), weights / weights.sum())
+    batch, weights, W, full, power = problem
+    d = batch.ndim
+    found = naive.term_variances(full, feature_vectors(batch), weights / weights.sum())
     sets = [S for S in found if S]
     squares = variances(W, Moments.of_batch(batch, weights))
 
     def check(mine, wanted):
-        mine = np.ldexp(np.asarray(mine) / scale / scale, 2 * squares.exponent)
+        mine = np.ldexp(mine, 2 * (squares.exponent - power))
         assert_allclose(mine, wanted, rtol=1e-8, atol=1e-13 * max(found.values()))
 
     check(squares.total(), sums(found, sets))
@@ -101,8 +106,7 @@ def test_a_mean_of_ten_million_deviations_costs_no_digits():
 
 @given(problems(), st.booleans(), st.integers(1, 6), st.data())
 def test_the_strongest_sets_are_found_and_proved(problem, is_joint, k, data):
-    batch, weights, W, full = problem
-    W, full = W / W.norm(), full / np.linalg.norm(full)
+    batch, weights, W, full, power = problem
     d = batch.ndim
     orders = data.draw(st.none() | st.tuples(st.integers(1, d), st.integers(1, d)).map(sorted))
     if is_joint:
@@ -120,7 +124,7 @@ def test_the_strongest_sets_are_found_and_proved(problem, is_joint, k, data):
     least, most = orders or (1, d)
     wanted = {S: value for S, value in wanted.items() if least <= len(S) <= most}
     found = find_strongest(squares.cores, k, orders and tuple(orders), is_joint)
-    unit = 4.0**squares.exponent
+    unit = 4.0 ** (squares.exponent - power)
     best = sorted(wanted.values(), reverse=True)[:k]
     assert found.is_proved
     small = 1e-13 * max([1.0, *wanted.values()])

@@ -20,6 +20,7 @@ import numpy as np
 
 from ..data.moments import Moments
 from ..tt.core_arrays import from_slots, to_slots
+from ..tt.scaled_numbers import extract_power
 from ..tt.scaled_train import ScaledTrain
 from ..tt.tensor import TTTensor
 
@@ -47,7 +48,9 @@ class Squares:
     def __init__(self, train: ScaledTrain, n_columns: int):
         # In this gauge the squared norm of the first cores is the sum over all that follows.
         gauged = TTTensor.from_train(train).orthogonalize(0).scaled_train
-        cores, self.exponent = to_slots(gauged.train), gauged.exponent
+        cores = to_slots(gauged.train)
+        cores[0], power = extract_power(cores[0])  # its squares stay in the range of floats
+        self.exponent = gauged.exponent + power
         has_outputs = len(cores) > n_columns
         self.tail = cores[n_columns][:, :, 0].T if has_outputs else np.ones((1, 1))
         self.outside = [core[0] for core in cores[:n_columns]]
