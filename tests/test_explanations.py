@@ -172,6 +172,14 @@ def test_shares_are_those_of_all_subsets(model):
     assert shares.variance_on_rows == pytest.approx(f.var(axis=0).sum(), rel=1e-9)
     assert shares.ratio == pytest.approx(total / f.var(axis=0).sum(), rel=1e-9)
     assert set(shares.to_frame().index) == set(X.columns)
+    on_rows = model.variance_shares(X=X).on_rows
+    values = model.shap_values(X).reshape(len(X), 4, -1)
+    for k in range(4):
+        both = [(values[:, k, o], f[:, o]) for o in range(f.shape[1])]
+        covariance = sum(np.cov(*pair, bias=True)[0, 1] for pair in both)
+        assert on_rows[k] == pytest.approx(covariance / f.var(axis=0).sum(), abs=1e-9)
+    assert on_rows.sum() == pytest.approx(1)
+    assert "on rows" in repr(model.variance_shares(X=X))
 
 
 def test_top_interactions_are_the_strongest_subsets(model):

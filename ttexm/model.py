@@ -128,6 +128,12 @@ class Model:
     def _compiled(self) -> CompiledTensor:
         return self.weights.compile()
 
+    def raw_weights_of(self, output: int | None) -> TTTensor:
+        """Return `raw_weights` of one output, or all of them for None."""
+        if output is None:
+            return self.raw_weights
+        return self.raw_weights[(slice(None),) * len(self.columns) + (output,)]
+
     # -- predictions ---------------------------------------------------------------------------
 
     def raw(self, table: Table, device: str | None = None) -> np.ndarray:

@@ -11,7 +11,7 @@ from ..model import Model
 from ..tt.scaled_numbers import ldexp
 from .decomposition import Squares
 from .effects import Term
-from .shares import check_constants, deviation_on_rows, ratio_of_variances, variances_of, weights_of
+from .shares import check_constants, deviation_on_rows, ratio_of_variances, variances_of
 from .strongest import find_strongest
 
 
@@ -146,7 +146,7 @@ def top_weights(
     units of the table. They depend on where a function is 0 and on how levels are coded.
     """
     check_constants(model)
-    squares = Squares(weights_of(model, output).scaled_train, len(model.columns))
+    squares = Squares(model.raw_weights_of(output).scaled_train, len(model.columns))
     total = squares.total()
     unit = total if total > 0 else 1.0
     found = find_strongest(squares.cores, k, orders, is_joint=False)

@@ -46,7 +46,9 @@ class Readable:
 
     # -- variance ------------------------------------------------------------------------------
 
-    def variance_shares(self, target: Hashable = None) -> VarianceShares:
+    def variance_shares(
+        self, target: Hashable = None, X: TableLike | None = None
+    ) -> VarianceShares:
         """Return how much of the variance of f is due to each column and each order.
 
         The expectation is over independent columns, each distributed as in training. Columns that
@@ -56,6 +58,8 @@ class Readable:
         ----------
         target : optional
             A class, or the position of a target, if there are several; by default all are summed.
+        X : table, optional
+            Rows on which to show the shares as well, which correlated columns change.
 
         Returns
         -------
@@ -74,10 +78,13 @@ class Readable:
         array([0.5, 0.5, 0.5])
         """
         check_is_fitted(self)
-        return variance_shares(self.model_, self.output_of(target))
+        table = None if X is None else self._read(X)
+        return variance_shares(self.model_, self.output_of(target), table)
 
     def order_spectrum(self, by: str = "variance", target: Hashable = None) -> np.ndarray:
         """Return the shares of all terms of j columns, for j = 0 .. d.
+
+        The variance is that under independent columns, see `variance_shares`.
 
         Parameters
         ----------
@@ -97,7 +104,7 @@ class Readable:
 
     @property
     def feature_importances_(self) -> np.ndarray:
-        """Total shares of the variance, as of `variance_shares`, (d,)."""
+        """Total shares of the variance under independent columns, see `variance_shares`, (d,)."""
         return self.variance_shares().total
 
     def top_interactions(

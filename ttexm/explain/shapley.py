@@ -8,7 +8,6 @@ from ..data.table import Table
 from ..model import Model
 from .background import Background
 from .games import Game
-from .shares import weights_of
 
 AGREEMENT = 1e-6  # relative difference to the prediction that is more than rounding
 
@@ -31,7 +30,7 @@ def shap_values(
     -----
     O(d^2 r^2) per row and output, times the clusters of the background.
     """
-    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    weights, batch = model.raw_weights_of(output), model.columns.encode(table, "cpu")
     game = Game(weights, len(model.columns))
     values, base = 0.0, 0.0
     for share, vectors in _bases(model, background):
@@ -54,7 +53,7 @@ def interaction_values(
     column: its Shapley value without its halves, of the Shapley interaction index; or the effect of
     the column alone, of that of Shapley and Taylor. Parameters as of `shap_values`.
     """
-    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    weights, batch = model.raw_weights_of(output), model.columns.encode(table, "cpu")
     game, d = Game(weights, len(model.columns)), len(model.columns)
     found = 0.0
     for share, vectors in _bases(model, background):
@@ -77,7 +76,7 @@ def moebius_values(
 
     Without a background these are the terms of the decomposition, see `effects.Term`.
     """
-    weights, batch = weights_of(model, output), model.columns.encode(table, "cpu")
+    weights, batch = model.raw_weights_of(output), model.columns.encode(table, "cpu")
     game, found = Game(weights, len(model.columns)), 0.0
     for share, vectors in _bases(model, background):
         terms = [game.differences(batch, vectors, columns) for columns in sets]

@@ -5,10 +5,11 @@ from typing import Any
 
 import numpy as np
 
+from ..data.table import Table
 from ..model import Model
 from ..tt.scaled_numbers import ldexp
-from ..tt.tensor import TTTensor
 from .decomposition import Squares, variances
+from .shapley import shap_values
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -34,6 +35,10 @@ class VarianceShares:
         the variances.
     deviation_on_rows : float
         That of the raw predictions for the training rows.
+    on_rows : array (d,) or None
+        ``Cov(s_k, f) / Var f`` on the rows that were given, with the Shapley values s_k: what
+        `shapley` is for the rows as they are. They sum to 1; columns that others cancel have
+        negative ones.
     """
 
     columns: list[str]
@@ -43,6 +48,7 @@ class VarianceShares:
     by_order: np.ndarray
     deviation: float
     deviation_on_rows: float
+    on_rows: np.ndarray | None = None
 
     @property
     def variance(self) -> float:
@@ -74,14 +80,18 @@ class VarianceShares:
         import pandas as pd
 
         shares = {"first": self.first, "total": self.total, "shapley": self.shapley}
+        if self.on_rows is not None:
+            shares["on_rows"] = self.on_rows
         frame = pd.DataFrame(shares, index=pd.Index(self.columns, name="column"))
         return frame.sort_values("total", ascending=False, kind="stable")
 
     def __repr__(self) -> str:
         width = max([len("column"), *map(len, self.columns)])
-        lines = [f"{'column':{width}}  first  total  shapley"]
+        has_rows = self.on_rows is not None
+        lines = [f"{'column':{width}}  first  total  shapley" + "  on rows" * has_rows]
         for k in np.argsort(-self.total, kind="stable"):
             numbers = f"{self.first[k]:5.3f}  {self.total[k]:5.3f}  {self.shapley[k]:7.3f}"
+            numbers += f"  {self.on_rows[k]:7.3f}" if has_rows else ""
             lines.append(f"{self.columns[k]:{width}}  {numbers}")
         lines.append(f"mean order {self.mean_order:.2f}; {describe_ratio(self)}")
         return "\n".join(lines)
@@ -94,8 +104,13 @@ def describe_ratio(shares: VarianceShares) -> str:
     )
 
 
-def variance_shares(model: Model, output: int | None = None) -> VarianceShares:
-    """Return the shares of a model, or of one of its outputs, in O(d^2 n r^3)."""
+def variance_shares(
+    model: Model, output: int | None = None, table: Table | None = None
+) -> VarianceShares:
+    """Return the shares of a model, or of one of its outputs, in O(d^2 n r^3).
+
+    With a table also those on its rows, in O(d^2 r^2) per row.
+    """
     found = variances_of(model, output)
     total = found.total()
     unit = total if total > 0 else 1.0
@@ -109,19 +124,21 @@ def variance_shares(model: Model, output: int | None = None) -> VarianceShares:
         by_order / unit,
         float(ldexp(np.sqrt(total), found.exponent)),
         deviation_on_rows(model, output),
+        None if table is None else _shares_of_rows(model, output, table),
     )
+
+
+def _shares_of_rows(model, output, table):
+    values = shap_values(model, table, output=output)[0]
+    values = values - values.mean(axis=0)
+    f = values.sum(axis=1)
+    variance = np.sum(f**2)
+    return np.einsum("sko,so->k", values, f) / (variance if variance > 0 else 1.0)
 
 
 def variances_of(model: Model, output: int | None = None) -> Squares:
     """Return the variances of the terms of a model, or of one of its outputs."""
-    return variances(weights_of(model, output), model.training.moments)
-
-
-def weights_of(model: Model, output: int | None = None) -> TTTensor:
-    """Return the weights of the raw predictions, of all outputs or of one of them."""
-    if output is None:
-        return model.raw_weights
-    return model.raw_weights[(slice(None),) * len(model.columns) + (output,)]
+    return variances(model.raw_weights_of(output), model.training.moments)
 
 
 def deviation_on_rows(model: Model, output: int | None = None) -> float:
@@ -159,5 +176,5 @@ def order_spectrum(model: Model, by: str = "variance", output: int | None = None
     if by == "variance":
         return variance_shares(model, output).by_order
     check_constants(model)
-    found = Squares(weights_of(model, output).scaled_train, len(model.columns)).by_order()
+    found = Squares(model.raw_weights_of(output).scaled_train, len(model.columns)).by_order()
     return found / found.sum() if found.any() else found
