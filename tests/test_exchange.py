@@ -1,6 +1,5 @@
 """Shapley values and interactions against the packages shap and shapiq, and their plots."""
 
-import matplotlib
 import numpy as np
 import pandas as pd
 import pytest
@@ -8,6 +7,7 @@ from numpy.testing import assert_allclose
 
 from ttexm import ExMClassifier, ExMRegressor
 
+matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is in the extra explain")
 shap = pytest.importorskip("shap", reason="shap is in the extra explain")
 shapiq = pytest.importorskip("shapiq", reason="shapiq is in the extra explain")
 pytestmark = [
