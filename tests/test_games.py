@@ -17,7 +17,7 @@ from ttexm.explain.games import Game
 @st.composite
 def problems(draw):
     """Samples, a base, a weight tensor with K outputs, and the values of all sets of columns."""
-    shape = draw(shapes(5))
+    shape = draw(shapes(8))
     batch = draw(batches(shape, most_samples=5, least_samples=1))
     rng = np.random.default_rng(draw(seeds))
     base = [phi.mean(axis=0) for phi in feature_vectors(batch[rng.integers(0, len(batch), 3)])]
