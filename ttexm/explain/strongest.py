@@ -17,7 +17,7 @@ import numpy as np
 
 FIRST_WIDTH = 64  # prefixes that are kept at each core in the first round
 WIDER = 8  # times as many in each further round
-MOST_NODES = 2**20  # prefixes in all rounds
+MOST_NODES = 2**20  # prefixes in all rounds, at moderate rank
 LARGEST_PACKED = 24  # rank up to which maps of symmetric matrices are written out
 SAME = 1e-9  # relative difference of values that are the same up to rounding
 NEGLIGIBLE = 1e-13  # share of the norm of a core that is rounding
@@ -65,7 +65,10 @@ def find_strongest(
     is_joint = is_joint and any(len(core) > 2 for core in cores)
     steps = [_Joint(core) if is_joint else _Single(core) for core in cores]
     limits = None if orders is None else _energies_by_order(cores, orders)
-    width, least, n_nodes = FIRST_WIDTH, 0.0, 0
+    width, least, n_nodes, most_nodes = FIRST_WIDTH, 0.0, 0, MOST_NODES
+    if is_joint:  # a prefix costs as much as a matrix product
+        rank = max(core.shape[1] for core in cores)
+        most_nodes = int(MOST_NODES / max(1.0, rank / LARGEST_PACKED) ** 3)
     best: dict[tuple, float] = {}
     missed = np.inf
     while True:
@@ -77,7 +80,7 @@ def find_strongest(
         values = np.array(list(best.values()))
         last = values[-1] if len(best) == k else 0.0
         is_proved = missed <= last * (1 + SAME)
-        wider = min(WIDER * width, (MOST_NODES - n_nodes) // len(cores))
+        wider = min(WIDER * width, (most_nodes - n_nodes) // len(cores))
         if is_proved or wider <= width:
             return Strongest(values, list(best), max(missed, last), is_proved)
         width, least = wider, last * (1 - SAME)
