@@ -220,14 +220,16 @@ def test_a_report_that_fails_leaves_the_old_one(tmp_path, model, monkeypatch):
 def test_chromium_shows_the_report(tmp_path, model):
     path, shot = tmp_path / "report.html", tmp_path / "shot.png"
     model.report(path, X, Y)
-    command = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--window-size=1000,2000"]
-    command += [f"--screenshot={shot}", f"--user-data-dir={tmp_path / 'profile'}", path.as_uri()]
-    subprocess.run(command, check=True, capture_output=True, timeout=120)
+    chromium = ["chromium", "--headless", "--no-sandbox", "--disable-gpu"]
+    chromium += ["--disable-dev-shm-usage", f"--user-data-dir={tmp_path / 'profile'}"]
+
+    def run(*arguments):
+        command = [*chromium, *arguments, path.as_uri()]
+        return subprocess.run(command, check=True, capture_output=True, timeout=120).stdout
+
+    run("--window-size=1000,2000", f"--screenshot={shot}")
     pixels = imread(shot)
     assert pixels.shape[:2] == (2000, 1000)
     assert pixels[..., :3].std() > 0.05  # there is something to see
-    dump = ["--dump-dom", path.as_uri()]
-    text = subprocess.run(
-        [*command[:4], *dump], check=True, capture_output=True, timeout=120
-    ).stdout
+    text = run("--dump-dom")
     assert b"What matters most" in text
