@@ -147,6 +147,15 @@ def test_wide_tables_are_screened_to_a_lower_order(limits, order):
     assert {len(term.slots) for term in terms} == set(range(2, order + 1, 2))
 
 
+def test_who_asks_for_a_higher_order_gets_it():
+    """Within ten times the limits of a default fit, where order 6 is beyond them."""
+    x = np.random.default_rng(0).choice([-1.0, 1.0], (500, 16))
+    plan = replace(PLAN.screening, most_products=20_000)
+    screening = Screening(RankOneBatch.from_columns(x), np.ones(500), max_order=8, plan=plan)
+    terms = screening.find_terms(sum(x[:, :j].prod(axis=1) for j in (2, 4, 6, 8)))
+    assert {len(term.slots) for term in terms} == {2, 4, 6, 8}
+
+
 def test_modes_without_a_constant_are_refused():
     batch = RankOneBatch.from_vectors([np.random.default_rng(0).random((10, 2))])
     with pytest.raises(ValueError, match="Column 0 has no constant in slot 0"):

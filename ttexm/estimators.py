@@ -77,7 +77,8 @@ class ExMClassifier(ClassifierMixin, ExponentialMachine):
         Length of a step in gradients, for the same solvers; "auto" follows the curvature.
     max_order : int, default=6
         Highest order of the products that are screened one by one; an odd one counts as the even
-        one below, and 0 turns screening off.
+        one below, and 0 turns screening off. If there are too many products, those of a lower
+        order are screened; above 6 there may be ten times as many.
     early_stopping : bool, default=False
         Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
         `eval_set` in `fit` does the same with rows of your own.)
@@ -338,7 +339,8 @@ class ExMRegressor(RegressorMixin, ExponentialMachine):
         Length of a step in gradients, for the same solvers; "auto" follows the curvature.
     max_order : int, default=6
         Highest order of the products that are screened one by one; an odd one counts as the even
-        one below, and 0 turns screening off.
+        one below, and 0 turns screening off. If there are too many products, those of a lower
+        order are screened; above 6 there may be ten times as many.
     early_stopping : bool, default=False
         Whether to hold out a part of the rows, and to stop when the loss there no longer falls. (An
         `eval_set` in `fit` does the same with rows of your own.)

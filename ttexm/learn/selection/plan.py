@@ -17,6 +17,11 @@ class ScreeningPlan:
         If there are more products than this, those of a lower order are screened.
     most_work : float
         The same for products times rows.
+    usual_order : int
+        Highest order of the products of a default fit.
+    patience : float
+        Who asks for a higher order than that gets it for so many times as many products and as much
+        work.
     n_passes : int
         Passes over all products, at most.
     least_share : float
@@ -42,6 +47,8 @@ class ScreeningPlan:
     fewest_rows: float = 15.5
     most_products: int = 2**22
     most_work: float = 1e11
+    usual_order: int = 6
+    patience: float = 10.0
     n_passes: int = 8
     least_share: float = 0.1
     most_terms: int = 500

@@ -154,8 +154,11 @@ class Screening:
     @cached_property
     def _products(self) -> "_Products":
         """All products of at most q functions, for the largest q that the plan allows."""
+        plan = self.plan
         for q in range(self.max_order // 2, 0, -1):
-            limit = min(self.plan.most_products, self.plan.most_work / len(self.weights))
+            limit = min(plan.most_products, plan.most_work / len(self.weights))
+            if 2 * q > plan.usual_order:
+                limit *= plan.patience
             found = _Products.up_to(q, self.owner, len(self.shape), limit)
             if found is not None:
                 return found
