@@ -448,6 +448,11 @@ WRONG = [
     (lambda m: m.partial_dependence(["dose", "sex", "age"], X), ValueError, "one column or two"),
     (lambda m: m.compress(0), ValueError, "rank must be"),
     (lambda m: summarize(X, 0), ValueError, "between 1 and"),
+    (lambda m: summarize(X, 2.5), ValueError, "an integer between 1 and"),
+    (lambda m: m.shap_values(X, X[:0]), ValueError, "background must have at least one row"),
+    (lambda m: m.partial_dependence("dose", X[:0]), ValueError, "X must have at least one row"),
+    (lambda m: m.top_interactions(2, X=X[:0]), ValueError, "X must have at least one row"),
+    (lambda m: m.compress(2, X[:0]), ValueError, "X must have at least one row"),
 ]  # fmt: skip
 
 
@@ -455,6 +460,30 @@ WRONG = [
 def test_errors_say_what_was_wanted(number, call, error, message):
     with pytest.raises(error, match=message):
         call(number)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda m, wrong: m.shap_values(wrong),
+        lambda m, wrong: m.shap_values(X, wrong),
+        lambda m, wrong: m.shap_values(X, summarize(wrong, 2)),
+        lambda m, wrong: m.shap_interaction_values(wrong),
+        lambda m, wrong: m.effect("drug", X=wrong),
+        lambda m, wrong: m.top_interactions(X=wrong),
+        lambda m, wrong: m.variance_shares(X=wrong),
+        lambda m, wrong: m.partial_dependence("dose", wrong),
+        lambda m, wrong: m.compress(2, wrong),
+    ],
+)
+def test_columns_of_another_kind_are_refused_as_by_predict(number, call):
+    with pytest.raises(TypeError, match="'drug' was fitted on strings"):
+        call(number, X.assign(drug=1.0))
+
+
+def test_a_grid_of_another_kind_is_refused(number):
+    with pytest.raises(TypeError, match="'drug' was fitted on strings"):
+        number.partial_dependence("drug", X, [1.0, 2.0])
 
 
 def test_weights_are_refused_without_a_constant():

@@ -1,5 +1,6 @@
 """What stands for the columns that are not in a set: means, rows, or clusters of rows."""
 
+import numbers
 from collections.abc import Iterator
 
 import numpy as np
@@ -60,8 +61,10 @@ def summarize(X: TableLike, k: int) -> Background:
         Number of clusters, of k-means on standardised numbers and indicators of levels.
     """
     table = read_table(X)
-    if not 1 <= k <= len(table):
-        raise ValueError(f"k must be between 1 and the number of rows, {len(table)}, got {k!r}.")
+    if isinstance(k, bool) or not isinstance(k, numbers.Integral) or not 1 <= k <= len(table):
+        raise ValueError(
+            f"k must be an integer between 1 and the number of rows, {len(table)}, got {k!r}."
+        )
     values = np.hstack([_plain(column) for column in table])
     clusters = KMeans(k, n_init=1, random_state=0).fit_predict(values)
     return Background(table, np.unique(clusters, return_inverse=True)[1])

@@ -144,4 +144,5 @@ def vectors_at(fitted: FittedColumn, values: Sequence) -> np.ndarray:
     objects = np.empty(len(values), object)
     objects[:] = values
     column = object_column(fitted.name, objects, False)
+    fitted.check(column)
     return FittedColumns([fitted]).encode(Table(len(values), [column]), "cpu").vectors(0)

@@ -44,6 +44,19 @@ class Readable:
     def _output_names(self) -> list[str] | None:
         """Return what several outputs are called; None for one."""
 
+    def _checked(self, X):
+        """The table X, of columns of the kinds that were fitted."""
+        table = self._read(X)
+        self.model_.columns.check(table)
+        return table
+
+    def _rows(self, X, name="X"):
+        """The same, for what is a mean over the rows."""
+        table = self._checked(X)
+        if len(table) == 0:
+            raise ValueError(f"{name} must have at least one row, got none.")
+        return table
+
     # -- variance ------------------------------------------------------------------------------
 
     def variance_shares(
@@ -78,7 +91,7 @@ class Readable:
         array([0.5, 0.5, 0.5])
         """
         check_is_fitted(self)
-        table = None if X is None else self._read(X)
+        table = None if X is None else self._rows(X)
         return variance_shares(self.model_, self.output_of(target), table)
 
     def order_spectrum(self, by: str = "variance", target: Hashable = None) -> np.ndarray:
@@ -161,7 +174,7 @@ class Readable:
             if X is not None:
                 raise ValueError("X is for by='variance'; weights have no share on rows.")
             return top_weights(self.model_, k, orders, output)
-        table = None if X is None else self._read(X)
+        table = None if X is None else self._rows(X)
         return top_terms(self.model_, k, orders, output, table)
 
     def _orders(self, order):
@@ -211,7 +224,7 @@ class Readable:
         check_is_fitted(self)
         places = self._places(columns)
         if X is not None:
-            return Term(self.model_, sorted(places)).on_rows(self._read(X))
+            return Term(self.model_, sorted(places)).on_rows(self._checked(X))
         return effect_on_grid(self.model_, places)
 
     def partial_dependence(
@@ -240,7 +253,7 @@ class Readable:
         if len(places) > 2:
             raise ValueError(f"columns must be one column or two, got {columns!r}.")
         grids = None if grid is None else [grid] if is_one else list(grid)
-        table = None if X is None else self._read(X)
+        table = None if X is None else self._rows(X)
         return partial_dependence(self.model_, places, table, grids)
 
     def _places(self, columns):
@@ -384,19 +397,20 @@ class Readable:
 
     def _game(self, X, background):
         check_is_fitted(self)
-        return self.model_, self._read(X), self._background(background)
+        return self.model_, self._checked(X), self._background(background)
 
     def _background(self, background):
         if background is None:
             return None
         if not isinstance(background, Background):
-            return Background(self._read(background))
+            return Background(self._rows(background, "background"))
         d = len(self.model_.columns)
         if background.table.n_columns != d:
             raise ValueError(
                 f"The background must have the {d} columns of the model, got "
                 f"{background.table.n_columns}."
             )
+        self.model_.columns.check(background.table)
         return background
 
     def _without_outputs(self, values):
@@ -424,7 +438,7 @@ class Readable:
         if not _is_count(rank):
             raise ValueError(f"rank must be an integer of at least 1, got {rank!r}.")
         small = copy.copy(self)
-        table = None if X is None else self._read(X)
+        table = None if X is None else self._rows(X)
         small.model_, small.compression_ = compress(self.model_, rank, table)
         return small
 
