@@ -15,6 +15,13 @@ class ColumnMoments(ABC):
 
     mean: np.ndarray
 
+    def whiten(self, core: np.ndarray) -> np.ndarray:
+        """Return `average` and `deviations` of a core as one core (1 + q, r0, r1).
+
+        That is the core for functions of mean 0 and variance 1 in the place of phi.
+        """
+        return np.concatenate([self.average(core)[None], self.deviations(core)])
+
     @abstractmethod
     def deviations(self, core: np.ndarray) -> np.ndarray:
         """Return ``sum_i L[i, q] G[i]`` (q, r0, r1), of a core (n, r0, r1)."""

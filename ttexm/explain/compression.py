@@ -10,7 +10,7 @@ from ..tt.core_arrays import from_slots, to_slots
 from ..tt.scaled_numbers import ldexp
 from ..tt.scaled_train import ScaledTrain
 from ..tt.tensor import TTTensor
-from .decomposition import variances
+from .decomposition import carry, carry_back, variances
 from .shares import variances_of
 
 NEGLIGIBLE = 1e-12  # singular value relative to the largest one that is rounding
@@ -64,7 +64,7 @@ def _share(part, whole):
 
 
 def _lost_on_rows(model, small, table):
-    batch = model.columns.encode(table)
+    batch = model.columns.encode(table, "cpu")
     f, g = model.raw_weights.contract(batch), small.raw_weights.contract(batch)
     variance = np.mean((f - f.mean(axis=0)) ** 2)
     return float(_share(np.mean((f - g) ** 2), variance))
@@ -84,18 +84,14 @@ def _rounded(model, rank):
     cores, d = [np.asarray(core, np.float64) for core in to_slots(scaled.train)], len(moments)
 
     def weighted(k):
-        if k >= d:
-            return cores[k]
-        return np.concatenate([moments[k].average(cores[k])[None], moments[k].deviations(cores[k])])
+        return moments[k].whiten(cores[k]) if k < d else cores[k]  # or the outputs
 
     rights = [np.ones((1, 1))]
     for k in range(len(cores) - 1, 0, -1):
-        B = weighted(k)
-        rights.append(np.einsum("qab,bc,qdc->ad", B, rights[-1], B, optimize=True))
+        rights.append(carry_back(weighted(k), rights[-1]))
     left = np.ones((1, 1))
     for k, right in zip(range(len(cores) - 1), reversed(rights[1:]), strict=True):
-        B = weighted(k)
-        left = np.einsum("qab,ac,qcd->bd", B, left, B, optimize=True)
+        left = carry(weighted(k), left)
         if len(left) > rank:
             L, R = _root(left), _root(right)
             U, S, Vt = np.linalg.svd(L.T @ R)

@@ -86,7 +86,7 @@ class Squares:
         """Return that of one set of columns, in O(d n r^3)."""
         gram = np.ones((1, 1))
         for k, (A, B) in enumerate(zip(self.outside, self.inside, strict=True)):
-            gram = _carry(B, gram) if k in columns else A.T @ gram @ A
+            gram = carry(B, gram) if k in columns else A.T @ gram @ A
         return float(np.sum(self.tail * (gram @ self.tail)))
 
     def first(self) -> np.ndarray:
@@ -107,7 +107,7 @@ class Squares:
         """
         none, some = np.ones((1, 1)), np.zeros((1, 1))
         for A, B in zip(self.outside, self.inside, strict=True):
-            some = A.T @ some @ A + _carry(B, none + some)
+            some = A.T @ some @ A + carry(B, none + some)
             none = A.T @ none @ A
         return float(np.sum(self.tail * (some @ self.tail)))
 
@@ -130,10 +130,10 @@ class Squares:
         rights = [np.broadcast_to(right, (len(t), *right.shape))]
         for A, B in zip(self.outside[:0:-1], self.inside[:0:-1], strict=True):
             right = rights[-1]
-            rights.append(A @ right @ A.T + t * _carry_back(B, right))
+            rights.append(A @ right @ A.T + t * carry_back(B, right))
         left, found = np.ones((len(t), 1, 1)), []
         for A, B, right in zip(self.outside, self.inside, reversed(rights), strict=True):
-            within = _carry(B, left)
+            within = carry(B, left)
             found.append(np.sum(within * right, axis=(1, 2)))
             left = A.T @ left @ A + t * within
         return np.stack(found, axis=1)
@@ -144,7 +144,7 @@ class Squares:
         for A, B in zip(self.outside, self.inside, strict=True):
             following = np.zeros((len(gram) + 1, A.shape[1], A.shape[1]))
             following[:-1] = A.T @ gram @ A
-            following[1:] += _carry(B, gram)
+            following[1:] += carry(B, gram)
             gram = following
         return np.sum(self.tail * (gram @ self.tail), axis=(1, 2))
 
@@ -160,14 +160,12 @@ def variances(weights: TTTensor, moments: Moments) -> Squares:
         Of the columns.
     """
     scaled, d = weights.scaled_train.normalized, len(moments)
-    slots, whitened = to_slots(scaled.train), []
-    for k in range(d):
-        column, core = moments[k], np.asarray(slots[k], np.float64)
-        whitened.append(np.concatenate([column.average(core)[None], column.deviations(core)]))
+    slots = to_slots(scaled.train)
+    whitened = [moments[k].whiten(np.asarray(slots[k], np.float64)) for k in range(d)]
     return Squares(ScaledTrain(from_slots([*whitened, *slots[d:]]), scaled.exponent), d)
 
 
-def _carry(B, gram):
+def carry(B: np.ndarray, gram: np.ndarray) -> np.ndarray:
     """``sum_q B[q]^T gram B[q]``, of one gram (r0, r0) or several (j, r0, r0)."""
     q, r0, r1 = B.shape
     # (j, r0, q r1), then a sum over q and r0 at once.
@@ -176,9 +174,9 @@ def _carry(B, gram):
     return B.transpose(1, 0, 2).reshape(r0 * q, r1).T @ half
 
 
-def _carry_back(B, gram):
+def carry_back(B: np.ndarray, gram: np.ndarray) -> np.ndarray:
     """``sum_q B[q] gram B[q]^T``."""
-    return _carry(B.transpose(0, 2, 1), gram)
+    return carry(B.transpose(0, 2, 1), gram)
 
 
 def nodes_on_unit_interval(n: int) -> tuple[np.ndarray, np.ndarray]:

@@ -169,7 +169,7 @@ def _shares_on_rows(model, sets, output, table):
     """``Cov(f_S, f) / Var f`` of each set, summed over the outputs."""
     if table is None:
         return [np.nan] * len(sets)
-    f = _centred(model.raw_weights.contract(model.columns.encode(table)), output)
+    f = _centred(model.raw_weights.contract(model.columns.encode(table, "cpu")), output)
     variance = np.sum(f**2)
     return [
         float(np.sum(_centred(Term(model, columns).on_rows(table), output) * f) / variance)
