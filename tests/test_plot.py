@@ -204,6 +204,12 @@ def test_the_report_stands_on_its_own(tmp_path, model, classes, kind):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_the_report_of_a_constant_says_so(tmp_path):
+    path = tmp_path / "report.html"
+    ExMRegressor(**SETTINGS).fit(X, np.ones(len(X))).report(path, X, np.ones(len(X)))
+    assert "The predictions do not vary." in path.read_text()
+
+
 def test_a_report_that_fails_leaves_the_old_one(tmp_path, model, monkeypatch):
     path = tmp_path / "report.html"
     path.write_text("old")

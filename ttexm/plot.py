@@ -17,6 +17,7 @@ from .tt.tensor import TTTensor
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+ADVICE = 'Pictures need matplotlib: python -m pip install "ttexm[explain]"'
 BLUE, RED, GREY, LIGHT = "#2b6cb0", "#c53030", "#4a5568", "#cbd5e0"
 N_BINS = 40  # of the values below a curve
 MOST_BARS = 12  # of a waterfall
@@ -75,8 +76,10 @@ def _of_target(model, values, target):
 def _axes(ax):
     if ax is not None:
         return ax
-    from matplotlib import pyplot
-
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise ImportError(ADVICE) from None
     return pyplot.subplots(layout="constrained")[1]
 
 

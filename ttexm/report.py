@@ -100,7 +100,7 @@ def _what_it_is(model):
     chosen, W = model.selected_, model.weights_
     yield "<h2>The model</h2>"
     yield _paragraph(
-        f"It is a sum over all {2 ** len(model.model_.columns):,} sets of columns, of one term "
+        f"It is a sum over all 2^{len(model.model_.columns)} sets of columns, of one term "
         f"for each. The weights are a tensor train of rank {W.rank} with {W.n_params:,} numbers. "
         f"The loss is {type(model.loss_).__name__.lower()}."
     )
@@ -163,7 +163,9 @@ def _ratio(shares):
         f"The variance of the raw prediction is {shares.variance:.4g} under independent columns, "
         f"and {shares.variance_on_rows:.4g} on the training rows: a ratio of {shares.ratio:.2f}."
     )
-    if 1 / NEAR <= shares.ratio <= NEAR:
+    if np.isnan(shares.ratio):
+        text = "The predictions do not vary."
+    elif 1 / NEAR <= shares.ratio <= NEAR:
         text = "That is near 1: the shares describe the training rows well."
     elif shares.ratio < 1:
         text = (
@@ -227,10 +229,10 @@ def _rows(model, X):
         "prediction."
     )
     f = model.decision_function(X) if hasattr(model, "classes_") else model.predict(X)
-    f = f if f.ndim == 1 else f[:, -1]
+    target = _targets(model)[-1]
+    f = f if f.ndim == 1 else f[:, model.output_of(target)]
     order = np.argsort(f, kind="stable")
     chosen = dict.fromkeys(order[np.linspace(0, len(order) - 1, N_ROWS).astype(int)].tolist())
-    target = _targets(model)[-1]
     for row in chosen:
 
         def draw(ax, row=row):
@@ -272,8 +274,11 @@ def _table(head, rows):
 
 def _picture(draw: Callable, size: tuple[float, float], text: str) -> str:
     """A drawing as an image inside the page, with a description for those who cannot see it."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ImportError(plot.ADVICE) from None
 
     figure = Figure(size, layout="constrained")  # without pyplot, which keeps figures open
     FigureCanvasAgg(figure)
